@@ -1,0 +1,11 @@
+"""quasirnn: the Quasi-Recurrent Neural Network, a replacement for `nn.LSTM` that runs at the speed of its matrix products.
+
+>>> from quasirnn import QRNN
+>>> rnn = QRNN(input_size=32, hidden_size=64, num_layers=2)
+"""
+
+from quasirnn.nn import QRNN, QRNNLayer
+from quasirnn.ops import f_pool, fo_pool, fused_pool, ifo_pool, linear_recurrence
+
+__version__ = "0.1.0"
+__all__ = ["QRNN", "QRNNLayer", "f_pool", "fo_pool", "fused_pool", "ifo_pool", "linear_recurrence"]

@@ -1,0 +1,303 @@
+"""QRNN: a stack of layers with the interface of `nn.LSTM`."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from quasirnn.nn.layer import LayerState, QRNNLayer, QRNNLayerOutput
+from quasirnn.nn.layout import Layout, State
+from quasirnn.ops import checks
+from quasirnn.ops.pooling import Lengths
+
+
+class QRNN(nn.Module):
+    """Quasi-recurrent network (Bradbury, Merity, Xiong, Socher, 2017): `nn.LSTM` with one changed line.
+
+        Z = tanh(W_z * X)   F = sigmoid(W_f * X)   O = sigmoid(W_o * X)     convolutions over time     (paper, eq. 1)
+        c[t] = f[t] * c[t-1] + (1 - f[t]) * z[t]   h[t] = o[t] * c[t]       pooling                    (eq. 4)
+
+    All matrix multiplications run in parallel over time; only the cheap pooling is sequential. f = 1 keeps the old state.
+
+    Args:
+        input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional: as in `nn.LSTM`.
+        kernel_size: width of the convolution's window: one integer, or one per layer.
+        pooling: "f" (no output gate, eq. 3), "fo" (eq. 4) or "ifo" (separate input gate, eq. 5).
+        zoneout: probability that a channel keeps its state for a step, in training only (eq. 6).
+        dense: feed each layer the input and the outputs of all layers before it (section 2.1).
+        causal: False unmasks the convolution: the window of step t is x[t - floor((k-1)/2)] ... x[t + floor(k/2)].
+
+    Inputs: `x`, (T, B, D), or (B, T, D) with `batch_first`, or unbatched (T, D), or a `PackedSequence`;
+        `state`, optional, the pair (h, c) an earlier call returned, or an LSTM-shaped pair whose c has H columns;
+        `lengths`, optional, each row's own length.
+    Outputs: `output`, (T, B, directions * H), zero past a row's length, in the form the input had;
+        `(h_n, c_n)`: h_n is (num_layers * directions, B, H), the output at each row's own end; c_n has the cells in its
+        first H columns and behind them the last inputs of each layer's window, so that the pair, passed back whole,
+        continues the sequence. Nothing is kept on the module.
+
+    In eval mode a causal, one-directional QRNN gives the same output for a sequence cut anywhere. Otherwise a state sets
+    the initial cells only.
+
+    A sequence of no steps is a ValueError; a batch of no rows gives an empty output. Under autocast the multiplications
+    run in the lower precision; cells, and so c_n, stay in float32, as they do for a QRNN in float16 or bfloat16.
+
+    Dropout acts on the output of every layer but the last. With `dense` a dropped output stays dropped for all later
+    layers.
+
+    How weights start, and why, is said in `QRNNLayer`, of which `layers` holds one for each layer and direction.
+
+    >>> rnn = QRNN(10, 20, num_layers=2)
+    >>> output, (h_n, c_n) = rnn(torch.randn(7, 3, 10))
+    >>> output.shape, h_n.shape
+    (torch.Size([7, 3, 20]), torch.Size([2, 3, 20]))
+    >>> torch.equal(output[-1], h_n[-1])
+    True
+
+    Differs from the paper: biases; zoneout with "ifo" (see `QRNNLayer`); where the unmasked window stands (the paper
+    leaves that open).
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        kernel_size: int | Sequence[int] = 2,
+        pooling: str = "fo",
+        zoneout: float = 0.0,
+        dense: bool = False,
+        causal: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = checks.at_least_one("QRNN", "input_size", input_size)
+        self.hidden_size = checks.at_least_one("QRNN", "hidden_size", hidden_size)
+        self.num_layers = checks.at_least_one("QRNN", "num_layers", num_layers)
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = checks.probability("QRNN", "dropout", dropout)
+        self.bidirectional = bidirectional
+        self.kernel_sizes = _per_layer(kernel_size, num_layers)
+        self.pooling = checks.pooling("QRNN", pooling)
+        self.zoneout = checks.probability("QRNN", "zoneout", zoneout)
+        self.dense = dense
+        self.causal = causal
+        if dropout > 0 and num_layers == 1:
+            warnings.warn(
+                "QRNN: dropout acts between layers, and num_layers = 1 has nothing between; it does nothing here.",
+                stacklevel=2,
+            )
+        directions = 2 if bidirectional else 1
+        self.layers = nn.ModuleList()
+        width = input_size
+        for k in self.kernel_sizes:
+            for reverse in (False, True)[:directions]:
+                layer = QRNNLayer(
+                    width,
+                    hidden_size,
+                    kernel_size=k,
+                    pooling=pooling,
+                    zoneout=zoneout,
+                    bias=bias,
+                    causal=causal,
+                    reverse=reverse,
+                    device=device,
+                    dtype=dtype,
+                )
+                self.layers.append(layer)
+            width = (width if dense else 0) + directions * hidden_size
+
+    @property
+    def num_directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def context_width(self) -> int:
+        """C: columns of c_n behind the cells, the widest layer's (k - 1) * D; 0 where no context applies."""
+        if self.bidirectional or not self.causal:
+            return 0
+        return max(layer.context_size * layer.input_size for layer in self._layers())
+
+    def reset_parameters(self) -> None:
+        """Draw new initial weights for every layer."""
+        for layer in self._layers():
+            layer.reset_parameters()
+
+    def flatten_parameters(self) -> None:
+        """Does nothing; it is there because code written for `nn.LSTM` calls it."""
+
+    def forward(
+        self, x: Tensor | PackedSequence, state: State | None = None, *, lengths: Lengths = None
+    ) -> tuple[Any, State]:
+        if isinstance(x, PackedSequence):
+            if lengths is not None:
+                raise ValueError("QRNN: a PackedSequence carries its lengths; leave lengths= out.")
+            return self._forward_packed(x, state)
+        layout = Layout.of(x, self.input_size, self.batch_first)
+        x = self._check_type(layout.time_major(x))
+        results, lengths = self._run(x, layout.batched(state), lengths, self.dropout if self.training else 0.0)
+        output = self._side_by_side([result.h for result in results[-self.num_directions :]])
+        return layout.restored(output), layout.unbatched_state(self._join_state(results, lengths))
+
+    def inspect(
+        self, x: Tensor, state: State | None = None, *, lengths: Lengths = None
+    ) -> dict[str, dict[str, Tensor]]:
+        """Gates, cells and outputs of every layer by name: as in eval mode, differentiable, the model unchanged.
+
+        Returns {"l0": {"z", "f", "o", "i", "c", "h"}, "l0_reverse": ..., "l1": ...}; o and i as the pooling has them.
+        Each is (T, B, H), or (B, T, H) with `batch_first`, or (T, H) for unbatched input.
+
+        >>> rnn = QRNN(3, 5, pooling="fo")
+        >>> sorted(rnn.inspect(torch.randn(4, 1, 3))["l0"])
+        ['c', 'f', 'h', 'o', 'z']
+        """
+        layout = Layout.of(x, self.input_size, self.batch_first)
+        x = self._check_type(layout.time_major(x))
+        results, _ = self._run(x, layout.batched(state), lengths, 0.0, zoneout=0.0, return_gates=True)
+        found = {}
+        for n, result in enumerate(results):
+            assert result.gates is not None
+            named = {**result.gates._asdict(), "h": result.h}
+            name = f"l{n // self.num_directions}" + ("_reverse" if n % self.num_directions else "")
+            found[name] = {key: layout.restored(value) for key, value in named.items() if value is not None}
+        return found
+
+    def _run(
+        self, x: Tensor, state: State | None, lengths: Lengths, dropout: float, **options: Any
+    ) -> tuple[list[QRNNLayerOutput], Tensor | None]:
+        """Every layer and direction in turn, time-major; their results, and the lengths as checked."""
+        T, B, _ = x.shape
+        lengths = checks.lengths("QRNN", lengths, T, B, x.device)
+        states = self._split_state(state, B, x)
+        results: list[QRNNLayerOutput] = []
+        for depth in range(self.num_layers):
+            places = range(depth * self.num_directions, (depth + 1) * self.num_directions)
+            results += [self.layers[n](x, states[n], lengths=lengths, **options) for n in places]
+            if depth + 1 == self.num_layers:
+                break
+            h = functional.dropout(self._side_by_side([results[n].h for n in places]), dropout, dropout > 0)
+            x = torch.cat([x, h.to(x.dtype)], dim=-1) if self.dense else h
+        return results, lengths
+
+    def _forward_packed(self, packed: PackedSequence, state: State | None) -> tuple[PackedSequence, State]:
+        if packed.data.dim() != 2:
+            raise ValueError(
+                f"QRNN: the data of a PackedSequence must have 2 dimensions (rows, D), got {tuple(packed.data.shape)}."
+            )
+        x, lengths = pad_packed_sequence(packed)
+        # Rows are now in the order in which the caller has them, as are the states; only the packed output is sorted.
+        layout = Layout.of(x, self.input_size, batch_first=False)
+        x = self._check_type(x)
+        results, lengths = self._run(x, layout.batched(state), lengths, self.dropout if self.training else 0.0)
+        output = self._side_by_side([result.h for result in results[-self.num_directions :]])
+        new_state = self._join_state(results, lengths)
+        assert lengths is not None
+        if packed.sorted_indices is not None:
+            output = output.index_select(1, packed.sorted_indices)
+            lengths = lengths.index_select(0, packed.sorted_indices)
+        data = pack_padded_sequence(output, lengths.cpu()).data
+        return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices), new_state
+
+    def _side_by_side(self, directions: list[Tensor]) -> Tensor:
+        return directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
+
+    def _split_state(self, state: State | None, B: int, x: Tensor) -> list[LayerState | None]:
+        """The pair (h, c) as one state per layer and direction. h is checked and not used: c says it all."""
+        count, H, C = len(self.layers), self.hidden_size, self.context_width
+        if state is None:
+            return [None] * count
+        if not isinstance(state, tuple | list) or len(state) != 2:
+            got = f"{type(state).__name__} of {len(state)}" if isinstance(state, tuple | list) else type(state).__name__
+            raise TypeError(f"QRNN: state must be the pair (h, c) that an earlier call returned, got {got}.")
+        h, c = state
+        checks.shaped("QRNN", "h of the state", h, "(num_layers * directions, B, H)", (count, B, H), x)
+        checks.is_float("QRNN", "c of the state", c)
+        wide = c.dim() == 3 and C > 0 and c.shape[-1] == H + C
+        sizes = f"(num_layers * directions, B, H{' + C' if wide else ''})"
+        if c.dim() != 3 or c.shape[:2] != (count, B) or c.shape[-1] not in (H, H + C):
+            also = f" (or {H + C} with the last inputs, as returned)" if C else ""
+            raise ValueError(f"QRNN: c of the state must have shape {(count, B, H)}{also}, got {tuple(c.shape)}.")
+        checks.shaped("QRNN", "c of the state", c, sizes, c.shape, x)
+        states: list[LayerState | None] = []
+        for n, layer in enumerate(self._layers()):
+            context = None
+            if wide and layer.context_size:
+                size = layer.context_size * layer.input_size
+                context = c[n, :, H : H + size].reshape(B, layer.context_size, layer.input_size).to(x.dtype)
+            states.append(LayerState(c[n, :, :H], context))
+        return states
+
+    def _join_state(self, results: list[QRNNLayerOutput], lengths: Tensor | None) -> State:
+        """(h_n, c_n) from each layer's result: outputs at each row's own end; cells and, behind them, last inputs."""
+        C = self.context_width
+        h_n, c_n = [], []
+        for layer, result in zip(self._layers(), results, strict=True):
+            if layer.reverse:
+                h_n.append(result.h[0])
+            elif lengths is None:
+                h_n.append(result.h[-1])
+            else:
+                h_n.append(result.h[lengths - 1, torch.arange(lengths.shape[0], device=lengths.device)])
+            c, context = result.state
+            if C > 0:
+                parts = [c]
+                if context is not None:
+                    parts.append(context.flatten(1).to(c.dtype))
+                c = torch.cat(parts, dim=1)
+                c = functional.pad(c, (0, self.hidden_size + C - c.shape[1]))
+            c_n.append(c)
+        return torch.stack(h_n), torch.stack(c_n)
+
+    def _check_type(self, x: Tensor) -> Tensor:
+        weight = self._layers()[0].weight
+        checks.same_device("QRNN", "the input", x, "the weights", weight)
+        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(
+                f"QRNN: the input must have the type of the weights, {weight.dtype}, got {x.dtype}. "
+                f"x.to({weight.dtype}), or rnn.to({x.dtype})?"
+            )
+        return x
+
+    def _layers(self) -> list[QRNNLayer]:
+        return list(self.layers)  # type: ignore[arg-type]
+
+    def extra_repr(self) -> str:
+        widths = set(self.kernel_sizes)
+        words = f"{self.input_size}, {self.hidden_size}"
+        shown = {
+            "num_layers": (self.num_layers, 1),
+            "bias": (self.bias, True),
+            "batch_first": (self.batch_first, False),
+            "dropout": (self.dropout, 0.0),
+            "bidirectional": (self.bidirectional, False),
+            "kernel_size": (self.kernel_sizes[0] if len(widths) == 1 else self.kernel_sizes, None),
+            "pooling": (self.pooling, None),
+            "zoneout": (self.zoneout, 0.0),
+            "dense": (self.dense, False),
+            "causal": (self.causal, True),
+        }
+        return ", ".join([words, *(f"{name}={value!r}" for name, (value, usual) in shown.items() if value != usual)])
+
+
+def _per_layer(kernel_size: int | Sequence[int], num_layers: int) -> tuple[int, ...]:
+    """One width per layer."""
+    if isinstance(kernel_size, int):
+        return (checks.at_least_one("QRNN", "kernel_size", kernel_size),) * num_layers
+    if isinstance(kernel_size, str) or not isinstance(kernel_size, Sequence):
+        raise TypeError(f"QRNN: kernel_size must be an integer or one per layer, got {type(kernel_size).__name__}.")
+    if len(kernel_size) != num_layers:
+        raise ValueError(
+            f"QRNN: kernel_size has {len(kernel_size)} widths for num_layers = {num_layers}; give one per layer, or one "
+            "integer for all."
+        )
+    return tuple(checks.at_least_one("QRNN", "kernel_size", k) for k in kernel_size)

@@ -1,0 +1,137 @@
+"""What a caller can get wrong, said in one sentence: who, what must hold, what came, what to do."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+POOLINGS = ("f", "fo", "ifo")
+
+
+def is_tensor(who: str, name: str, value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{who}: {name} must be a tensor, got {type(value).__name__}. torch.as_tensor({name})?")
+    return value
+
+
+def is_float(who: str, name: str, value: Any) -> Tensor:
+    tensor = is_tensor(who, name, value)
+    if tensor.dtype not in FLOATS:
+        raise TypeError(
+            f"{who}: {name} must be float32, float64, float16 or bfloat16, got {_short(tensor.dtype)}. {name}.float()?"
+        )
+    return tensor
+
+
+def sequence(who: str, name: str, value: Any, sizes: str = "(T, B, H)") -> Tensor:
+    """A time-major float tensor with at least one time step."""
+    tensor = is_float(who, name, value)
+    if tensor.dim() != 3:
+        hint = f" {name}.unsqueeze(1) makes a batch of one." if tensor.dim() == 2 else ""
+        raise ValueError(f"{who}: {name} must have 3 dimensions {sizes}, got shape {tuple(tensor.shape)}.{hint}")
+    if tensor.shape[0] == 0:
+        raise ValueError(f"{who}: {name} has no time steps, shape {tuple(tensor.shape)}; T must be at least 1.")
+    return tensor
+
+
+def like(who: str, name: str, value: Any, other_name: str, other: Tensor) -> Tensor:
+    """A tensor of the same shape, type and device as another."""
+    tensor = is_float(who, name, value)
+    if tensor.shape != other.shape:
+        hint = ""
+        if tensor.dim() == 3 and tensor.transpose(0, 1).shape == other.shape:
+            hint = f" Time comes first here: {name}.transpose(0, 1)?"
+        raise ValueError(
+            f"{who}: {name} must have the shape of {other_name}, (T, B, H) = {tuple(other.shape)}, "
+            f"got {tuple(tensor.shape)}.{hint}"
+        )
+    same_kind(who, name, tensor, other_name, other)
+    return tensor
+
+
+def same_kind(who: str, name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    same_device(who, name, tensor, other_name, other)
+    if tensor.dtype != other.dtype:
+        raise TypeError(
+            f"{who}: {name} must have the type of {other_name}, {_short(other.dtype)}, got {_short(tensor.dtype)}. "
+            f"{name}.to({other.dtype})?"
+        )
+
+
+def same_device(who: str, name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    if tensor.device != other.device:
+        raise ValueError(
+            f"{who}: {name} is on {tensor.device} and {other_name} on {other.device}. {name}.to('{other.device}')?"
+        )
+
+
+def shaped(who: str, name: str, value: Any, sizes: str, shape: Sequence[int], beside: Tensor) -> Tensor:
+    """A float tensor of a known shape on the device of `beside`; `sizes` names its dimensions in the message."""
+    tensor = is_float(who, name, value)
+    if tuple(tensor.shape) != tuple(shape):
+        raise ValueError(f"{who}: {name} must have shape {sizes} = {tuple(shape)}, got {tuple(tensor.shape)}.")
+    same_device(who, name, tensor, "the input", beside)
+    return tensor
+
+
+def initial_state(who: str, name: str, value: Any, B: int, H: int, beside: Tensor) -> Tensor | None:
+    """(B, H) in the type of the running state, at least float32."""
+    if value is None:
+        return None
+    tensor = shaped(who, name, value, "(B, H)", (B, H), beside)
+    wanted = torch.float64 if beside.dtype == torch.float64 else torch.float32
+    return tensor.to(wanted).contiguous()
+
+
+def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tensor | None:
+    """Lengths as int64 on the device, each in 1..T. Takes a tensor or a sequence of integers."""
+    if value is None:
+        return None
+    if not isinstance(value, Tensor):
+        try:
+            value = torch.as_tensor(value)
+        except (TypeError, ValueError, RuntimeError):
+            raise TypeError(
+                f"{who}: lengths must be a tensor or a list of B integers, got {type(value).__name__}."
+            ) from None
+    if value.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+        raise TypeError(f"{who}: lengths must be integers, got {_short(value.dtype)}. lengths.long()?")
+    if value.dim() != 1 or value.shape[0] != B:
+        raise ValueError(
+            f"{who}: lengths must hold one length for each of the B = {B} rows, got shape {tuple(value.shape)}."
+        )
+    if not torch.compiler.is_compiling() and value.numel() > 0 and value.device.type != "meta":
+        shortest, longest = int(value.min()), int(value.max())
+        if shortest < 1:
+            raise ValueError(f"{who}: every length must be at least 1, got {shortest}. Leave empty rows out of the batch.")
+        if longest > T:
+            raise ValueError(f"{who}: a length of {longest} is more than the T = {T} time steps there are.")
+    return value.to(device=device, dtype=torch.int64).contiguous()
+
+
+def probability(who: str, name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{who}: {name} must be a number in [0, 1], got {type(value).__name__}.")
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{who}: {name} is a probability and must lie in [0, 1], got {value}.")
+    return float(value)
+
+
+def pooling(who: str, value: Any) -> str:
+    if value not in POOLINGS:
+        raise ValueError(f'{who}: pooling must be "f", "fo" or "ifo", got {value!r}.')
+    return str(value)
+
+
+def at_least_one(who: str, name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{who}: {name} must be an integer, got {type(value).__name__}.")
+    if value < 1:
+        raise ValueError(f"{who}: {name} must be at least 1, got {value}.")
+    return value
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

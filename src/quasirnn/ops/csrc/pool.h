@@ -1,0 +1,169 @@
+// The fused pass over gates: bias, non-linearity, zoneout, recurrence, output gate; and its gradient.
+//
+// Both work on a span of time steps at a time and keep the running state between calls, so that the layer can feed them
+// chunk by chunk.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rows.h"
+#include "steps.h"
+#include "storage.h"
+
+namespace quasirnn {
+
+struct PoolShape {
+  int64_t T, B, H, gates;
+  bool reverse;
+  const int64_t* lengths;  // null: every row is T long
+
+  int64_t width() const { return gates * H; }
+  int64_t length(int64_t b) const { return lengths != nullptr ? lengths[b] : T; }
+  // Where channel j of (t, b) stands in a (T, B, H) and in a (T, B, gates * H) tensor.
+  int64_t cell(int64_t t, int64_t b, int64_t j) const { return (t * B + b) * H + j; }
+  int64_t gate(int64_t t, int64_t b, int64_t j) const { return (t * B + b) * width() + j; }
+};
+
+struct Zoneout {
+  bool on = false;
+  uint64_t seed = 0;
+  uint32_t up_to = 0;  // zoned out where the random word is at most this
+};
+
+template <class S>
+struct PoolForward {
+  using C = Compute<S>;
+  PoolShape shape;
+  Zoneout zoneout;
+  const C* bias;        // (1 or B, gates * H)
+  int64_t bias_stride;  // 0 or gates * H
+  C* state;             // (B, H), in: initial cells, out: last cells
+  S* h;                 // (T, B, H)
+  S* activated;         // (T, B, gates * H) or null
+  S* c;                 // (T, B, H) or null
+
+  // `gates` are the pre-activations of the span, its earliest step first.
+  void run(Span span, const S* gates) const {
+    share_rows(shape.B, shape.H, span.size(), [&](const Share& share) {
+      Rows<S> rows(shape.H);
+      std::vector<uint32_t> random(zoneout.on ? shape.H + kGroup : 0);
+      for (int64_t step = 0; step < span.size(); ++step) {
+        const int64_t t = span.at(step);
+        share.each([&](int64_t b, int64_t j, int64_t n) {
+          if (t < shape.length(b)) {
+            row(gates + shape.gate(t - span.begin, b, j), t, b, j, n, rows, random.data());
+          } else {
+            padding(t, b, j, n);
+          }
+        });
+      }
+    });
+  }
+
+ private:
+  void row(const S* gates, int64_t t, int64_t b, int64_t j, int64_t n, Rows<S>& rows, uint32_t* random) const {
+    if (zoneout.on) random_row(zoneout.seed, t, b, j, n, random);
+    ForwardRow<C> leaf;
+    leaf.gates = rows.in(gates, n, shape.gates);
+    leaf.bias = bias + b * bias_stride + j;
+    leaf.stride = shape.H;
+    leaf.state = state + b * shape.H + j;
+    leaf.h = rows.out(h + shape.cell(t, b, j));
+    leaf.activated = rows.out(activated != nullptr ? activated + shape.gate(t, b, j) : nullptr, shape.gates);
+    leaf.c = rows.out(c != nullptr ? c + shape.cell(t, b, j) : nullptr);
+    leaf.random = zoneout.on ? random : nullptr;
+    leaf.zone_up_to = zoneout.up_to;
+    leaf.n = n;
+    forward_row<C>(shape.gates, leaf);
+    rows.flush(n);
+  }
+
+  void padding(int64_t t, int64_t b, int64_t j, int64_t n) const {
+    std::fill_n(h + shape.cell(t, b, j), n, S(0));
+    if (c != nullptr) std::fill_n(c + shape.cell(t, b, j), n, S(0));
+    if (activated == nullptr) return;
+    for (int64_t g = 0; g < shape.gates; ++g) std::fill_n(activated + shape.gate(t, b, j) + g * shape.H, n, S(0));
+  }
+};
+
+template <class S>
+struct PoolBackward {
+  using C = Compute<S>;
+  PoolShape shape;
+  const S* activated;
+  const S* c;                // for f-pooling, h
+  const C* c0;               // (B, H) or null
+  const S* grad_h;           // (T, B, H) or null
+  const S* grad_c;           // (T, B, H) or null
+  const S* grad_activated;   // (T, B, gates * H) or null
+  C* carry;                  // (B, H), in: gradient of the last cells, out: of the initial ones
+  double* grad_bias;         // (B, gates * H), added to
+
+  // Writes the gradient of the span's pre-activations, its earliest step first.
+  void run(Span span, S* grad_gates) const {
+    const std::vector<S> no_row(shape.H, S(0));
+    const std::vector<C> no_cells(shape.H, C(0));
+    std::vector<C> partial(shape.B * shape.width(), C(0));
+    share_rows(shape.B, shape.H, span.size(), [&](const Share& share) {
+      Rows<S> rows(shape.H);
+      for (int64_t step = 0; step < span.size(); ++step) {
+        const int64_t t = span.at(step);
+        share.each([&](int64_t b, int64_t j, int64_t n) {
+          S* out = grad_gates + shape.gate(t - span.begin, b, j);
+          if (t < shape.length(b)) {
+            row(out, partial.data() + b * shape.width() + j, t, b, j, n, rows, no_row.data(), no_cells.data());
+          } else {
+            for (int64_t g = 0; g < shape.gates; ++g) std::fill_n(out + g * shape.H, n, S(0));
+          }
+        });
+        // Sums of many steps in single precision lose digits: short ones go into a double.
+        if (step % 32 == 31 || step + 1 == span.size()) {
+          share.each([&](int64_t b, int64_t j, int64_t n) { add_up(partial.data(), b, j, n); });
+        }
+      }
+    });
+  }
+
+ private:
+  void row(S* out, C* sum, int64_t t, int64_t b, int64_t j, int64_t n, Rows<S>& rows, const S* no_row,
+           const C* no_cells) const {
+    const int64_t cell = shape.cell(t, b, j);
+    const int64_t before = shape.reverse ? t + 1 : t - 1;
+    BackwardRow<C> leaf;
+    leaf.activated = rows.in(activated + shape.gate(t, b, j), n, shape.gates);
+    leaf.stride = shape.H;
+    leaf.c = rows.in(c + cell, n);
+    if (before >= 0 && before < shape.length(b)) {
+      leaf.c_before = rows.in(c + shape.cell(before, b, j), n);
+    } else {
+      leaf.c_before = c0 != nullptr ? c0 + b * shape.H + j : no_cells;
+    }
+    leaf.grad_h = rows.in(grad_h != nullptr ? grad_h + cell : no_row, n);
+    leaf.grad_c = rows.in(grad_c != nullptr ? grad_c + cell : no_row, n);
+    leaf.grad_activated = no_cells;
+    leaf.grad_stride = 0;
+    if (grad_activated != nullptr) {
+      leaf.grad_activated = rows.in(grad_activated + shape.gate(t, b, j), n, shape.gates);
+      leaf.grad_stride = shape.H;
+    }
+    leaf.carry = carry + b * shape.H + j;
+    leaf.grad_gates = rows.out(out, shape.gates);
+    leaf.grad_bias = sum;
+    leaf.n = n;
+    backward_row<C>(shape.gates, leaf);
+    rows.flush(n);
+  }
+
+  void add_up(C* partial, int64_t b, int64_t j, int64_t n) const {
+    for (int64_t g = 0; g < shape.gates; ++g) {
+      const int64_t at = b * shape.width() + g * shape.H + j;
+      for (int64_t m = 0; m < n; ++m) {
+        grad_bias[at + m] += partial[at + m];
+        partial[at + m] = C(0);
+      }
+    }
+  }
+};
+
+}  // namespace quasirnn

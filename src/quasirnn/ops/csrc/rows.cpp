@@ -1,0 +1,233 @@
+#include "rows.h"
+
+#include "nonlinearity.h"
+#include "philox.h"
+#include "simd.h"
+
+namespace quasirnn {
+namespace {
+
+template <class T, int64_t G, bool Keep, bool Zone>
+QUASIRNN_CLONES void forward(const ForwardRow<T>& row) {
+  const int64_t s = row.stride;
+  const T* gates = row.gates;
+  const T* bias = row.bias;
+  T* state = row.state;
+  T* h_out = row.h;
+  T* kept = row.activated;
+  T* c_out = row.c;
+  const uint32_t* random = row.random;
+  const uint32_t zone_up_to = row.zone_up_to;
+  const int64_t n = row.n;
+  QUASIRNN_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) {
+    const T z = tanh(gates[j] + bias[j]);
+    T f = sigmoid(gates[s + j] + bias[s + j]);
+    T i = T(0);
+    if constexpr (G == kIFO) i = sigmoid(gates[3 * s + j] + bias[3 * s + j]);
+    if constexpr (Zone) {
+      const bool zoned = random[j] <= zone_up_to;
+      f = zoned ? T(1) : f;
+      if constexpr (G == kIFO) i = zoned ? T(0) : i;
+    }
+    const T c = G == kIFO ? f * state[j] + i * z : f * state[j] + (T(1) - f) * z;
+    state[j] = c;
+    if constexpr (Keep) {
+      kept[j] = z;
+      kept[s + j] = f;
+      if constexpr (G == kIFO) kept[3 * s + j] = i;
+    }
+    if constexpr (G == kF) {
+      h_out[j] = c;
+    } else {
+      const T o = sigmoid(gates[2 * s + j] + bias[2 * s + j]);
+      if constexpr (Keep) {
+        kept[2 * s + j] = o;
+        c_out[j] = c;
+      }
+      h_out[j] = o * c;
+    }
+  }
+}
+
+template <class T, int64_t G>
+QUASIRNN_CLONES void backward(const BackwardRow<T>& row) {
+  const int64_t s = row.stride;
+  const int64_t gs = row.grad_stride;
+  const T* gate = row.activated;
+  const T* cells = row.c;
+  const T* before = row.c_before;
+  const T* grad_h = row.grad_h;
+  const T* grad_c = row.grad_c;
+  const T* upstream = row.grad_activated;
+  T* carry = row.carry;
+  T* out = row.grad_gates;
+  T* sum = row.grad_bias;
+  const int64_t n = row.n;
+  QUASIRNN_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) {
+    const T z = gate[j];
+    const T f = gate[s + j];
+    T d_c = carry[j] + grad_c[j];
+    if constexpr (G == kF) {
+      d_c += grad_h[j];
+    } else {
+      const T o = gate[2 * s + j];
+      d_c += grad_h[j] * o;
+      const T d_o = grad_h[j] * cells[j] + upstream[2 * gs + j];
+      const T d_pre = d_o * o * (T(1) - o);
+      out[2 * s + j] = d_pre;
+      sum[2 * s + j] += d_pre;
+    }
+    T d_z, d_f;
+    if constexpr (G == kIFO) {
+      const T i = gate[3 * s + j];
+      const T d_i = d_c * z + upstream[3 * gs + j];
+      const T d_pre = d_i * i * (T(1) - i);
+      out[3 * s + j] = d_pre;
+      sum[3 * s + j] += d_pre;
+      d_z = d_c * i;
+      d_f = d_c * before[j];
+    } else {
+      d_z = d_c * (T(1) - f);
+      d_f = d_c * (before[j] - z);
+    }
+    // A zoned channel was kept with f = 1 (and i = 0), so the products below are zero and no mask is needed.
+    const T d_pre_z = (d_z + upstream[j]) * (T(1) - z * z);
+    const T d_pre_f = (d_f + upstream[gs + j]) * f * (T(1) - f);
+    out[j] = d_pre_z;
+    sum[j] += d_pre_z;
+    out[s + j] = d_pre_f;
+    sum[s + j] += d_pre_f;
+    carry[j] = d_c * f;
+  }
+}
+
+template <class T, int64_t W>
+QUASIRNN_CLONES void recurrence(const RecurrenceRow<T>& row) {
+  const T *f = row.f, *z = row.z, *i = row.i;
+  T *state = row.state, *out = row.c;
+  const int64_t n = row.n;
+  QUASIRNN_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) {
+    T c;
+    if constexpr (W == kComplement) c = f[j] * state[j] + (T(1) - f[j]) * z[j];
+    if constexpr (W == kInput) c = f[j] * state[j] + i[j] * z[j];
+    if constexpr (W == kOne) c = f[j] * state[j] + z[j];
+    state[j] = c;
+    out[j] = c;
+  }
+}
+
+template <class T, int64_t W>
+QUASIRNN_CLONES void recurrence_backward(const RecurrenceBackwardRow<T>& row) {
+  const T *f = row.f, *z = row.z, *i = row.i, *before = row.c_before, *grad_c = row.grad_c;
+  T *carry = row.carry, *grad_f = row.grad_f, *grad_z = row.grad_z, *grad_i = row.grad_i;
+  const int64_t n = row.n;
+  QUASIRNN_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) {
+    const T d_c = carry[j] + grad_c[j];
+    if constexpr (W == kComplement) {
+      grad_f[j] = d_c * (before[j] - z[j]);
+      grad_z[j] = d_c * (T(1) - f[j]);
+    } else {
+      grad_f[j] = d_c * before[j];
+      if constexpr (W == kInput) {
+        grad_z[j] = d_c * i[j];
+        grad_i[j] = d_c * z[j];
+      } else {
+        grad_z[j] = d_c;
+      }
+    }
+    carry[j] = d_c * f[j];
+  }
+}
+
+QUASIRNN_CLONES void philox_row(
+    uint64_t seed, uint64_t t, uint32_t b, uint32_t first_block, int64_t blocks, uint32_t* words) {
+  philox_blocks(seed, t, b, first_block, blocks, words);
+}
+
+QUASIRNN_CLONES void widen(const uint16_t* bits, float* out, int64_t n) {
+  QUASIRNN_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) out[j] = bits_as<float>(static_cast<uint32_t>(bits[j]) << 16);
+}
+
+QUASIRNN_CLONES void narrow(const float* in, uint16_t* bits, int64_t n) {
+  QUASIRNN_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) {
+    const uint32_t word = bits_as<uint32_t>(in[j]);
+    const uint32_t nearest_even = (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16;
+    bits[j] = static_cast<uint16_t>(in[j] != in[j] ? 0x7FC0u : nearest_even);
+  }
+}
+
+}  // namespace
+
+template <class T, int64_t G>
+void forward_with(const ForwardRow<T>& row) {
+  if (row.activated != nullptr) {
+    row.random != nullptr ? forward<T, G, true, true>(row) : forward<T, G, true, false>(row);
+  } else {
+    row.random != nullptr ? forward<T, G, false, true>(row) : forward<T, G, false, false>(row);
+  }
+}
+
+template <class T>
+void forward_row(int64_t gates, const ForwardRow<T>& row) {
+  if (gates == kF) return forward_with<T, kF>(row);
+  if (gates == kFO) return forward_with<T, kFO>(row);
+  forward_with<T, kIFO>(row);
+}
+
+template <class T>
+void backward_row(int64_t gates, const BackwardRow<T>& row) {
+  if (gates == kF) return backward<T, kF>(row);
+  if (gates == kFO) return backward<T, kFO>(row);
+  backward<T, kIFO>(row);
+}
+
+template <class T>
+void recurrence_row(int64_t weight, const RecurrenceRow<T>& row) {
+  if (weight == kComplement) return recurrence<T, kComplement>(row);
+  if (weight == kInput) return recurrence<T, kInput>(row);
+  recurrence<T, kOne>(row);
+}
+
+template <class T>
+void recurrence_backward_row(int64_t weight, const RecurrenceBackwardRow<T>& row) {
+  if (weight == kComplement) return recurrence_backward<T, kComplement>(row);
+  if (weight == kInput) return recurrence_backward<T, kInput>(row);
+  recurrence_backward<T, kOne>(row);
+}
+
+template void forward_row<float>(int64_t, const ForwardRow<float>&);
+template void forward_row<double>(int64_t, const ForwardRow<double>&);
+template void backward_row<float>(int64_t, const BackwardRow<float>&);
+template void backward_row<double>(int64_t, const BackwardRow<double>&);
+template void recurrence_row<float>(int64_t, const RecurrenceRow<float>&);
+template void recurrence_row<double>(int64_t, const RecurrenceRow<double>&);
+template void recurrence_backward_row<float>(int64_t, const RecurrenceBackwardRow<float>&);
+template void recurrence_backward_row<double>(int64_t, const RecurrenceBackwardRow<double>&);
+
+void random_row(uint64_t seed, int64_t t, int64_t b, int64_t first, int64_t n, uint32_t* words) {
+  philox_row(
+      seed, static_cast<uint64_t>(t), static_cast<uint32_t>(b), static_cast<uint32_t>(first / kPhiloxWords),
+      (n + kPhiloxWords - 1) / kPhiloxWords, words);
+}
+
+void widen_bfloat16(const uint16_t* bits, float* out, int64_t n) { widen(bits, out, n); }
+void narrow_bfloat16(const float* in, uint16_t* bits, int64_t n) { narrow(in, bits, n); }
+
+const char* instruction_set() {
+#if defined(__GNUC__) && defined(__x86_64__) && defined(__ELF__) && !defined(QUASIRNN_SANITIZE)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("x86-64-v4")) return "x86-64-v4 (AVX-512)";
+  if (__builtin_cpu_supports("x86-64-v3")) return "x86-64-v3 (AVX2)";
+  return "x86-64 (SSE2)";
+#else
+  return "as compiled";
+#endif
+}
+
+}  // namespace quasirnn

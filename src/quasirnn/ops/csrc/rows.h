@@ -1,0 +1,93 @@
+// One time step of one batch row: the only code that does arithmetic on gates and cells.
+//
+// A row holds the gates side by side, z f o i, each `stride` elements from the last; the leaf works on `n` channels of it.
+#pragma once
+
+#include <cstdint>
+
+namespace quasirnn {
+
+// The number of gates names the pooling: 2 is f, 3 is fo, 4 is ifo.
+enum Gates : int64_t { kF = 2, kFO = 3, kIFO = 4 };
+
+template <class T>
+struct ForwardRow {
+  const T* gates;    // pre-activations without bias
+  const T* bias;     // as gates
+  int64_t stride;    // from one gate to the next
+  T* state;          // cells, updated
+  T* h;              // output
+  T* activated;      // gates after non-linearity and zoneout; may be `gates` itself. Null: not kept
+  T* c;              // cells kept for the backward; null with `activated`, and where h is the cells
+  const uint32_t* random;  // zoneout's words; null: no zoneout
+  uint32_t zone_up_to;     // a channel is zoned out where its word is at most this
+  int64_t n;
+};
+
+template <class T>
+struct BackwardRow {
+  const T* activated;
+  int64_t stride;
+  const T* c;
+  const T* c_before;
+  const T* grad_h;
+  const T* grad_c;
+  const T* grad_activated;  // gate g at grad_activated + g * grad_stride
+  int64_t grad_stride;
+  T* carry;      // gradient of the cells, updated from step t to the step before
+  T* grad_gates; // as activated
+  T* grad_bias;  // as activated, added to
+  int64_t n;
+};
+
+template <class T>
+void forward_row(int64_t gates, const ForwardRow<T>& row);
+
+template <class T>
+void backward_row(int64_t gates, const BackwardRow<T>& row);
+
+// c = f * c + weight * z, the weight being 1 - f, an input gate, or one.
+enum Weight : int64_t { kComplement = 0, kInput = 1, kOne = 2 };
+
+template <class T>
+struct RecurrenceRow {
+  const T* f;
+  const T* z;
+  const T* i;
+  T* state;
+  T* c;
+  int64_t n;
+};
+
+template <class T>
+struct RecurrenceBackwardRow {
+  const T* f;
+  const T* z;
+  const T* i;
+  const T* c_before;
+  const T* grad_c;
+  T* carry;
+  T* grad_f;
+  T* grad_z;
+  T* grad_i;
+  int64_t n;
+};
+
+template <class T>
+void recurrence_row(int64_t weight, const RecurrenceRow<T>& row);
+
+template <class T>
+void recurrence_backward_row(int64_t weight, const RecurrenceBackwardRow<T>& row);
+
+// The zoneout words of channels [first, first + n) of one (t, b); first is a multiple of 4, and room for n rounded up to
+// a multiple of 4 is needed.
+void random_row(uint64_t seed, int64_t t, int64_t b, int64_t first, int64_t n, uint32_t* words);
+
+// float16 and bfloat16 are computed in float: these move rows in and out. `bits` is the 16-bit pattern.
+void widen_bfloat16(const uint16_t* bits, float* out, int64_t n);
+void narrow_bfloat16(const float* in, uint16_t* bits, int64_t n);
+
+// Name of the instruction set the loader chose for the leaves.
+const char* instruction_set();
+
+}  // namespace quasirnn

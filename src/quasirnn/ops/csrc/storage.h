@@ -1,0 +1,107 @@
+// How a tensor's element type is computed with: float and double as they are, the 16-bit types in float.
+#pragma once
+
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "rows.h"
+
+namespace quasirnn {
+
+using torch::headeronly::BFloat16;
+using torch::headeronly::Half;
+
+template <class S>
+using Compute = std::conditional_t<std::is_same_v<S, double>, double, float>;
+
+template <class S>
+constexpr bool kIsWide = std::is_same_v<S, Compute<S>>;
+
+template <class S>
+void widen(const S* in, Compute<S>* out, int64_t n) {
+  if constexpr (std::is_same_v<S, BFloat16>) {
+    widen_bfloat16(reinterpret_cast<const uint16_t*>(in), out, n);
+  } else {
+    for (int64_t j = 0; j < n; ++j) out[j] = static_cast<Compute<S>>(in[j]);
+  }
+}
+
+template <class S>
+void narrow(const Compute<S>* in, S* out, int64_t n) {
+  if constexpr (std::is_same_v<S, BFloat16>) {
+    narrow_bfloat16(in, reinterpret_cast<uint16_t*>(out), n);
+  } else {
+    for (int64_t j = 0; j < n; ++j) out[j] = static_cast<S>(in[j]);
+  }
+}
+
+// Rows of a tensor as the leaves want them: the tensor's own memory, or copies in the compute type held here.
+//
+// `in` returns a row to read, `out` a row to write; `flush` carries what was written into the copies to the tensor. One
+// set of rows lives for one step of one batch row and is used again for the next. Gates lie H apart in both.
+template <class S>
+class Rows {
+ public:
+  using C = Compute<S>;
+  explicit Rows(int64_t H) : H_(H) {
+    // Room for every row a step can ask for, made once: the pointers handed out stay good.
+    if constexpr (!kIsWide<S>) memory_.resize(kMostRows * H);
+  }
+
+  const C* in(const S* row, int64_t n, int64_t gates = 1) {
+    if constexpr (kIsWide<S>) {
+      return row;
+    } else {
+      C* copy = take(gates);
+      for (int64_t g = 0; g < gates; ++g) widen(row + g * H_, copy + g * H_, n);
+      return copy;
+    }
+  }
+
+  // A null row stays null.
+  C* out(S* row, int64_t gates = 1) {
+    if constexpr (kIsWide<S>) {
+      return row;
+    } else {
+      if (row == nullptr) return nullptr;
+      C* copy = take(gates);
+      written_.push_back({row, copy, gates});
+      return copy;
+    }
+  }
+
+  void flush(int64_t n) {
+    if constexpr (!kIsWide<S>) {
+      for (const Written& w : written_) {
+        for (int64_t g = 0; g < w.gates; ++g) narrow(w.copy + g * H_, w.row + g * H_, n);
+      }
+      written_.clear();
+      used_ = 0;
+    }
+  }
+
+ private:
+  struct Written {
+    S* row;
+    C* copy;
+    int64_t gates;
+  };
+
+  C* take(int64_t gates) {
+    C* start = memory_.data() + used_ * H_;
+    used_ += gates;
+    return start;
+  }
+
+  static constexpr int64_t kMostRows = 24;
+  int64_t H_;
+  int64_t used_ = 0;
+  std::vector<C> memory_;
+  std::vector<Written> written_;
+};
+
+}  // namespace quasirnn

@@ -1,0 +1,230 @@
+"""The operators in plain PyTorch: for devices without kernels, and where nothing could be compiled.
+
+Forward is the reference in the type the state has. Backward uses that the adjoint of a recurrence is a recurrence read
+the other way: with D[t] the whole gradient of c[t], D[t] = g[t] + f[t+1] * D[t+1].
+"""
+
+import torch
+from torch import Tensor
+
+from quasirnn.ops import reference
+
+# The number of gates names the pooling.
+POOLINGS = {2: "f", 3: "fo", 4: "ifo"}
+COMPLEMENT, INPUT, ONE = 0, 1, 2
+
+
+def wide(x: Tensor) -> Tensor:
+    """16-bit types are computed in float32."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _padding(x: Tensor, lengths: Tensor | None) -> Tensor | None:
+    """True past a row's length, (T, B, 1)."""
+    if lengths is None:
+        return None
+    return (torch.arange(x.shape[0], device=x.device)[:, None] >= lengths)[:, :, None]
+
+
+def _without(x: Tensor, padding: Tensor | None) -> Tensor:
+    """Zero in the padding, whatever it held: zero times NaN is NaN, so it must not even be multiplied."""
+    return x if padding is None else x.masked_fill(padding, 0)
+
+
+def _or_zeros(grad: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if grad is None else wide(grad)
+
+
+def _cells_before(c: Tensor, c0: Tensor | None, reverse: bool, lengths: Tensor | None) -> Tensor:
+    """For each step, the cells it started from."""
+    c = reference.flip(c, lengths) if reverse else c
+    first = torch.zeros_like(c[:1]) if c0 is None else c0[None]
+    before = torch.cat([first, c[:-1]])
+    return reference.flip(before, lengths) if reverse else before
+
+
+def _whole_gradient(
+    f: Tensor, grad: Tensor, grad_last: Tensor | None, reverse: bool, lengths: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The whole gradient of every cell, and of the initial one, from the gradient that reaches each directly."""
+    if reverse:
+        f, grad = reference.flip(f, lengths), reference.flip(grad, lengths)
+    # Read backwards in time, the step after t multiplies what arrives; nothing stands after the last.
+    after = torch.cat([f[1:], torch.ones_like(f[:1])])
+    if lengths is not None:
+        t = torch.arange(f.shape[0], device=f.device)[:, None]
+        after = torch.where((t == lengths - 1)[:, :, None], torch.ones_like(after), after)
+    D, _ = reference.linear_recurrence(after, grad, grad_last, reverse=True, lengths=lengths)
+    grad_first = f[0] * D[0]
+    return (reference.flip(D, lengths) if reverse else D), grad_first
+
+
+def recurrence(
+    f: Tensor, z: Tensor, i: Tensor | None, c0: Tensor | None, lengths: Tensor | None, weight: int, reverse: bool
+) -> tuple[Tensor, Tensor]:
+    padding = _padding(f, lengths)
+    fw, zw = _without(wide(f), padding), _without(wide(z), padding)
+    if weight == COMPLEMENT:
+        zw = (1 - fw) * zw
+    elif weight == INPUT:
+        assert i is not None
+        zw = _without(wide(i), padding) * zw
+    c, last = reference.linear_recurrence(fw, zw, c0, reverse=reverse, lengths=lengths)
+    return c.to(f.dtype), last.clone()
+
+
+def recurrence_backward(
+    grad_c: Tensor | None,
+    grad_c_last: Tensor | None,
+    f: Tensor,
+    z: Tensor,
+    i: Tensor | None,
+    c: Tensor,
+    c0: Tensor | None,
+    lengths: Tensor | None,
+    weight: int,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    padding = _padding(f, lengths)
+    fw, zw, cw = _without(wide(f), padding), _without(wide(z), padding), wide(c)
+    grad = _without(_or_zeros(grad_c, cw), padding)
+    D, grad_first = _whole_gradient(fw, grad, grad_c_last, reverse, lengths)
+    before = _cells_before(cw, c0, reverse, lengths)
+    grad_i = f.new_empty(0)
+    if weight == COMPLEMENT:
+        grad_f, grad_z = D * (before - zw), D * (1 - fw)
+    elif weight == INPUT:
+        assert i is not None
+        grad_f, grad_z = D * before, D * _without(wide(i), padding)
+        grad_i = (D * zw).to(f.dtype)
+    else:
+        grad_f, grad_z = D * before, D
+    return _without(grad_f, padding).to(f.dtype), grad_z.to(f.dtype, copy=True), grad_i, grad_first
+
+
+def pool(
+    gates: Tensor,
+    bias: Tensor | None,
+    c0: Tensor | None,
+    lengths: Tensor | None,
+    seed: Tensor | None,
+    zoneout: float,
+    kinds: int,
+    reverse: bool,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    padding = _padding(gates, lengths)
+    activated = reference.activate(
+        _without(wide(gates), padding),
+        POOLINGS[kinds],
+        None if bias is None else wide(bias),
+        zoneout=zoneout,
+        seed=seed,
+    )
+    z, f = activated[:2]
+    b = activated[3] * z if kinds == 4 else (1 - f) * z
+    c, last = reference.linear_recurrence(f, b, c0, reverse=reverse, lengths=lengths)
+    h = (c if kinds == 2 else _without(activated[2], padding) * c).to(gates.dtype)
+    nothing = gates.new_empty(0)
+    if not keep:
+        return h, last.clone(), nothing, nothing
+    kept = _without(torch.cat(activated, dim=-1), padding).to(gates.dtype)
+    return h, last.clone(), nothing.clone() if kinds == 2 else c.to(gates.dtype), kept
+
+
+def pool_backward(
+    grad_h: Tensor | None,
+    grad_c_last: Tensor | None,
+    grad_c: Tensor | None,
+    grad_activated: Tensor | None,
+    activated: Tensor,
+    c: Tensor,
+    c0: Tensor | None,
+    lengths: Tensor | None,
+    kinds: int,
+    reverse: bool,
+    bias_rows: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    padding = _padding(activated, lengths)
+    z, f, *others = wide(activated).chunk(kinds, dim=-1)
+    cw = wide(c)
+    grad_h = _without(_or_zeros(grad_h, cw), padding)
+    grad_c = _without(_or_zeros(grad_c, cw), padding)
+    direct = _without(_or_zeros(grad_activated, wide(activated)), padding).chunk(kinds, dim=-1)
+    D, grad_first = _whole_gradient(
+        f, grad_c + (grad_h if kinds == 2 else grad_h * others[0]), grad_c_last, reverse, lengths
+    )
+    before = _cells_before(cw, c0, reverse, lengths)
+    d_z, d_f = (D * others[1], D * before) if kinds == 4 else (D * (1 - f), D * (before - z))
+    grads = [(d_z + direct[0]) * (1 - z * z), (d_f + direct[1]) * f * (1 - f)]
+    if kinds >= 3:
+        grads.append((grad_h * cw + direct[2]) * others[0] * (1 - others[0]))
+    if kinds == 4:
+        grads.append((D * z + direct[3]) * others[1] * (1 - others[1]))
+    grad_gates = _without(torch.cat(grads, dim=-1), padding)
+    grad_bias = activated.new_empty(0)
+    if bias_rows > 0:
+        summed = grad_gates.sum(dim=0)
+        grad_bias = (summed if bias_rows == summed.shape[0] else summed.sum(dim=0, keepdim=True)).to(activated.dtype)
+    return grad_gates.to(activated.dtype), grad_bias, grad_first
+
+
+def layer(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    context: Tensor | None,
+    c0: Tensor | None,
+    lengths: Tensor | None,
+    seed: Tensor | None,
+    zoneout: float,
+    kinds: int,
+    look_ahead: int,
+    reverse: bool,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x = _without(x, _padding(x, lengths))
+    gates = reference.convolve(x, weight, context, look_ahead=look_ahead, reverse=reverse, lengths=lengths)
+    return torch.ops.quasirnn.pool(gates, bias, c0, lengths, seed, zoneout, kinds, reverse, keep)
+
+
+def layer_backward(
+    grad_h: Tensor | None,
+    grad_c_last: Tensor | None,
+    grad_c: Tensor | None,
+    grad_activated: Tensor | None,
+    x: Tensor,
+    weight: Tensor,
+    context: Tensor | None,
+    activated: Tensor,
+    c: Tensor,
+    c0: Tensor | None,
+    lengths: Tensor | None,
+    kinds: int,
+    look_ahead: int,
+    reverse: bool,
+    bias_rows: int,
+    need_x: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    grad_gates, grad_bias, grad_c0 = torch.ops.quasirnn.pool_backward(
+        grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, kinds, reverse, bias_rows
+    )
+    padding = _padding(x, lengths)
+    k = weight.shape[1]
+    before, after = k - 1 - look_ahead, look_ahead
+    x = _without(x, padding)
+    if reverse:
+        x, grad_gates = reference.flip(x, lengths), reference.flip(grad_gates, lengths)
+    T, B, D = x.shape
+    left = x.new_zeros(before, B, D) if context is None else context.transpose(0, 1)
+    padded = torch.cat([left, x, x.new_zeros(after, B, D)])
+    rows = grad_gates.flatten(0, 1)
+    grad_weight = torch.stack([rows.T @ padded[j : j + T].flatten(0, 1) for j in range(k)], dim=1)
+    grad_padded = torch.zeros_like(padded)
+    for j in range(k):
+        grad_padded[j : j + T] += grad_gates @ weight[:, j]
+    grad_x = grad_padded[before : before + T]
+    grad_x = _without(reference.flip(grad_x, lengths) if reverse else grad_x, padding)
+    grad_context = x.new_empty(0) if context is None else grad_padded[:before].transpose(0, 1).contiguous()
+    grad_x = grad_x.contiguous().clone() if need_x else x.new_empty(0)
+    return grad_x, grad_weight, grad_bias, grad_context, grad_c0

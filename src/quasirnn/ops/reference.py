@@ -1,0 +1,94 @@
+"""The paper's equations as plain loops: the definition of correct, in whatever type it is given (float64: the truth).
+
+Every function is differentiable any number of times by autograd. Tensors are time-major: (T, B, D) or (T, B, H).
+f = 1 keeps the old state, f = 0 replaces it. `reverse` is, by definition, the same function on the reversed sequence.
+"""
+
+import torch
+from torch import Tensor
+
+from quasirnn.ops.zoneout import zoned_channels
+
+
+def flip(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """Turn each batch row's sequence around within its own length; what lies past it stays where it is."""
+    if lengths is None:
+        return x.flip(0)
+    t = torch.arange(x.shape[0], device=x.device)[:, None]
+    source = torch.where(t < lengths, lengths - 1 - t, t)
+    return x[source, torch.arange(x.shape[1], device=x.device)]
+
+
+def linear_recurrence(a, b, h0=None, *, reverse=False, lengths=None):
+    """h[t] = a[t] * h[t-1] + b[t]; past a row's length h is zero. Returns every h and the last one of each row."""
+    if reverse:
+        h, last = linear_recurrence(flip(a, lengths), flip(b, lengths), h0, lengths=lengths)
+        return flip(h, lengths), last
+    state = torch.zeros_like(b[0]) if h0 is None else h0
+    steps = []
+    for t in range(a.shape[0]):
+        new = a[t] * state + b[t]
+        alive = torch.ones_like(new, dtype=torch.bool) if lengths is None else (t < lengths)[:, None].expand_as(new)
+        state = torch.where(alive, new, state)
+        steps.append(torch.where(alive, new, torch.zeros_like(new)))
+    return torch.stack(steps), state
+
+
+def f_pool(z, f, c0=None, *, reverse=False, lengths=None):
+    """Eq. 3: h[t] = f[t] * h[t-1] + (1 - f[t]) * z[t]."""
+    return linear_recurrence(f, (1 - f) * z, c0, reverse=reverse, lengths=lengths)
+
+
+def fo_pool(z, f, o, c0=None, *, reverse=False, lengths=None):
+    """Eq. 4: c as in eq. 3, h[t] = o[t] * c[t]."""
+    c, last = f_pool(z, f, c0, reverse=reverse, lengths=lengths)
+    return o * c, last
+
+
+def ifo_pool(z, f, o, i, c0=None, *, reverse=False, lengths=None):
+    """Eq. 5: c[t] = f[t] * c[t-1] + i[t] * z[t], h[t] = o[t] * c[t]."""
+    c, last = linear_recurrence(f, i * z, c0, reverse=reverse, lengths=lengths)
+    return o * c, last
+
+
+def convolve(x, weight, context=None, *, look_ahead=0, reverse=False, lengths=None):
+    """Eq. 1 before the non-linearity: sum over j of weight[:, j] x[t + j - (k - 1 - look_ahead)], zero outside a row.
+
+    `weight` is (gates * H, k, D), oldest input first; `context` (B, k - 1, D) stands before the first step.
+    """
+    if reverse:
+        turned = convolve(flip(x, lengths), weight, context, look_ahead=look_ahead, lengths=lengths)
+        return flip(turned, lengths)
+    T, B, D = x.shape
+    k = weight.shape[1]
+    if lengths is not None:
+        x = torch.where((torch.arange(T, device=x.device)[:, None] < lengths)[:, :, None], x, torch.zeros_like(x))
+    before = x.new_zeros(k - 1 - look_ahead, B, D) if context is None else context.transpose(0, 1)
+    padded = torch.cat([before, x, x.new_zeros(look_ahead, B, D)])
+    return sum(padded[j : j + T] @ weight[:, j].T for j in range(k))
+
+
+def activate(gates, pooling, bias=None, *, zoneout=0.0, seed=None):
+    """Eq. 1 and 6: non-linearities, and zoneout as f = 1 (with ifo also i = 0) on a random subset of channels.
+
+    Args:
+        gates: (T, B, gates * H) in the order z, f, o, i.
+        bias: (gates * H) or (B, gates * H).
+    Returns: z, f and, as the pooling has them, o and i.
+    """
+    gates = gates if bias is None else gates + bias
+    z, *others = gates.chunk(len(pooling) + 1, dim=-1)
+    activated = [torch.tanh(z), *map(torch.sigmoid, others)]
+    if zoneout > 0:
+        zoned = zoned_channels(seed, activated[0].shape, zoneout)
+        activated[1] = torch.where(zoned, torch.ones_like(z), activated[1])
+        if pooling == "ifo":
+            activated[3] = torch.where(zoned, torch.zeros_like(z), activated[3])
+    return activated
+
+
+def pool(gates, c0=None, *, bias=None, pooling="fo", zoneout=0.0, seed=None, reverse=False, lengths=None):
+    """From pre-activations to (h, last cells): `activate`, then the pooling of that name."""
+    pools = {"f": f_pool, "fo": fo_pool, "ifo": ifo_pool}
+    activated = activate(gates, pooling, bias, zoneout=zoneout, seed=seed)
+    return pools[pooling](*activated, c0, reverse=reverse, lengths=lengths)
