@@ -1,0 +1,105 @@
+# Every target makes its own environment in .venv on the first call and reuses it afterwards.
+# TORCH chooses the build of torch: what "Get started" on pytorch.org prints after "pip install" for a CPU-only or a
+# CUDA build, as in  make demo TORCH="torch==2.13.0 --index-url ..."
+# All other versions, and torch's number once more, are in constraints.txt.
+
+PYTHON  ?= python3
+TORCH   ?= torch==2.13.0
+WORKERS ?= 2
+ARGS    ?=
+
+BIN     := .venv/bin
+STAMPS  := .venv/.stamps
+CSRC    := $(wildcard src/quasirnn/ops/csrc/*.cpp src/quasirnn/ops/csrc/*.h)
+SANITIZED := build/sanitize/quasirnn/_kernels.abi3.so
+# Errors only: what pip downloads is in constraints.txt.
+PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
+# One thread per test worker, or the workers fight over the cores.
+PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-full check bench sanitize format clean FORCE
+
+help:  ## this list
+	@echo "quasirnn: the Quasi-Recurrent Neural Network for PyTorch. Start with: make demo"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  ARGS=...   more arguments for the program, e.g. make test ARGS='-k split' or make demo ARGS='--seconds 20'"
+	@echo "  PYTHON=... another interpreter, 3.11 or newer      TORCH=... another build of torch (see the Makefile)"
+
+demo: $(STAMPS)/core $(STAMPS)/kernels  ## train a QRNN and an LSTM side by side for a minute and compare them
+	@$(BIN)/quasirnn demo $(ARGS)
+
+test: $(STAMPS)/dev $(STAMPS)/kernels  ## all tests, then those of ops and nn again without the kernels
+	$(PYTEST) tests $(ARGS)
+	QUASIRNN_BACKEND=plain $(PYTEST) tests/ops tests/nn $(ARGS)
+
+test-full: $(STAMPS)/dev $(STAMPS)/kernels  ## the same with the whole grids: takes long
+	$(PYTEST) -m "full or not full" tests $(ARGS)
+	QUASIRNN_BACKEND=plain $(PYTEST) -m "full or not full" tests/ops tests/nn $(ARGS)
+
+check: $(STAMPS)/dev  ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy src/quasirnn/ops src/quasirnn/nn
+
+bench: $(STAMPS)/core $(STAMPS)/kernels  ## time the layer against nn.LSTM on this machine
+	@$(BIN)/quasirnn bench layer --quick $(ARGS)
+
+# The process itself is not sanitized, so both runtimes come first: ASan's own, and libstdc++, whose exceptions
+# ASan must find at start-up although Python does not link it. Leaks are the interpreter's, not the kernels'.
+sanitize: $(STAMPS)/dev $(SANITIZED)  ## the kernels under AddressSanitizer and UndefinedBehaviorSanitizer
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0 QUASIRNN_KERNELS="$(CURDIR)/$(SANITIZED)" $(BIN)/python tests/sanitize/run.py $(ARGS)
+
+format: $(STAMPS)/dev  ## put the code into shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove builds and caches; .venv stays
+	rm -rf build dist src/*.egg-info src/quasirnn/_kernels.* $(STAMPS)/core $(STAMPS)/dev $(STAMPS)/kernels
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMPS)/venv:
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "quasirnn: $(PYTHON) not found. Install Python 3.11 or newer, or name one: make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "quasirnn: needs Python 3.11 or newer, $(PYTHON) is older. Name another: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "quasirnn: $(PYTHON) has no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "making .venv"
+	@$(PYTHON) -m venv .venv && mkdir -p $(STAMPS) && touch $@
+
+# torch goes first and alone: asked for together with the rest, pip may choose another build of it.
+$(STAMPS)/torch: $(STAMPS)/venv
+	@echo "installing $(TORCH)"
+	@$(PIP) install $(TORCH) && touch $@
+
+# The kernels have their own rule below, which rebuilds only what changed.
+$(STAMPS)/core: $(STAMPS)/torch pyproject.toml constraints.txt
+	@echo "installing quasirnn"
+	@QUASIRNN_NO_KERNELS=1 $(PIP) install --no-build-isolation -c constraints.txt -e . && touch $@
+
+$(STAMPS)/dev: $(STAMPS)/core
+	@echo "installing what development needs"
+	@QUASIRNN_NO_KERNELS=1 $(PIP) install --no-build-isolation -c constraints.txt -e '.[dev]' && touch $@
+
+# Where a compiler is there, a failing build stops everything; where there is none, that is said on every call.
+$(STAMPS)/kernels: $(STAMPS)/core setup.py $(CSRC) $(if $(wildcard src/quasirnn/_kernels.*),,FORCE)
+	@if [ "$${QUASIRNN_NO_KERNELS:-0}" != 0 ]; then \
+	  echo "quasirnn: QUASIRNN_NO_KERNELS is set: not building the kernels" >&2; \
+	elif ! command -v $(firstword $(CXX)) >/dev/null; then \
+	  echo "quasirnn: no C++ compiler ($(CXX)): running on plain PyTorch, slower. On Debian and Ubuntu: apt install g++" >&2; \
+	elif ! $(BIN)/python -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null; then \
+	  echo "quasirnn: no Python headers: running on plain PyTorch, slower. On Debian and Ubuntu: apt install python3-dev" >&2; \
+	else \
+	  echo "building the kernels"; \
+	  QUASIRNN_REQUIRE_KERNELS=1 $(BIN)/python setup.py -q build_ext --inplace; \
+	fi && touch $@
+
+$(SANITIZED): $(STAMPS)/dev setup.py $(CSRC)
+	@echo "building the sanitized kernels"
+	@QUASIRNN_REQUIRE_KERNELS=1 QUASIRNN_SANITIZE=1 $(BIN)/python setup.py -q build_ext \
+	  --build-lib build/sanitize --build-temp build/sanitize-temp && touch $@

@@ -1,0 +1,1 @@
+"""The command `quasirnn`: one file per subcommand, each thin. Computes nothing itself."""

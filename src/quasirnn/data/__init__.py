@@ -1,0 +1,1 @@
+"""Files to tensors: corpora, vocabularies, batching. Knows nothing of models."""

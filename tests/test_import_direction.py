@@ -1,0 +1,124 @@
+"""Imports go down only: what each folder may know, read from the source of every file."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "quasirnn"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# Each folder with the folders it may import from, besides itself. The face of the package, `from quasirnn import QRNN`,
+# belongs to nn.
+MAY_IMPORT = {
+    "ops": set(),
+    "nn": {"ops"},
+    "models": {"nn", "ops"},
+    "data": set(),
+    "training": set(),
+    "plots": set(),
+    "tasks": {"plots", "models", "data", "training", "nn", "ops"},
+    "benchmarks": {"tasks", "plots", "models", "data", "training", "nn", "ops"},
+    "serving": {"tasks", "plots", "models", "data", "training", "nn", "ops"},
+    "cli": {"serving", "benchmarks", "tasks", "plots", "models", "data", "training", "nn", "ops"},
+}
+
+
+def imports(file: Path, nodes: Iterator[ast.AST] | None = None) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of everything a file imports; `from a import b` gives a.b."""
+    for node in nodes or ast.walk(parse(file)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:
+                # One dot is the folder of the file, each further dot its parent.
+                package = ["quasirnn", *file.relative_to(SOURCE).parent.parts]
+                module = ".".join([*package[: len(package) - node.level + 1], *filter(None, [module])])
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def parse(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+
+
+def at_import_time(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes that run when the module is imported, so not the bodies of functions and not type-checking blocks."""
+    for child in ast.iter_child_nodes(node):
+        typing_only = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+        if not typing_only and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from at_import_time(child)
+
+
+def folder_of(file: Path) -> str:
+    """The folder that a file belongs to; "" for the face of the package itself."""
+    parts = file.relative_to(SOURCE).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def folder_named(dotted: str) -> str | None:
+    """The folder that an import leads to, or None if it leaves the package."""
+    parts = dotted.split(".")
+    if parts[0] != "quasirnn":
+        return None
+    target = parts[1] if len(parts) > 1 else ""
+    if target == "_kernels":
+        return "ops"
+    return target if target in MAY_IMPORT else "nn"
+
+
+def name(file: Path) -> str:
+    return str(file.relative_to(SOURCE))
+
+
+def test_every_folder_has_its_rule():
+    folders = {folder_of(file) for file in FILES} - {""}
+    assert folders <= set(MAY_IMPORT), "a new folder needs a line in MAY_IMPORT and in docs/architecture.md"
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file)], ids=name)
+def test_imports_go_down_only(file):
+    here = folder_of(file)
+    wrong = [
+        f"{name(file)}:{line} imports {dotted}"
+        for line, dotted in imports(file)
+        if folder_named(dotted) not in {None, here} | MAY_IMPORT[here]
+    ]
+    assert not wrong, f"{here} may import from {sorted(MAY_IMPORT[here]) or 'no other folder'}"
+
+
+def test_the_face_of_the_package_loads_ops_and_nn_only():
+    face = SOURCE / "__init__.py"
+    loaded = {folder_named(dotted) for _, dotted in imports(face, at_import_time(parse(face)))} - {None}
+    assert loaded <= {"ops", "nn"}
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file) == "cli"], ids=name)
+def test_commands_load_torch_only_when_they_run(file):
+    for line, dotted in imports(file, at_import_time(parse(file))):
+        heavy = dotted.split(".")[0] in ("torch", "numpy") or folder_named(dotted) not in (None, "cli")
+        assert not heavy, f"{name(file)}:{line} imports {dotted}: help would wait for it"
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file) != "cli"], ids=name)
+def test_the_terminal_is_known_to_commands_only(file):
+    assert not [dotted for _, dotted in imports(file) if dotted.split(".")[0] in ("typer", "rich")]
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file) == "ops"], ids=name)
+def test_ops_know_nothing_of_modules(file):
+    assert not [dotted for _, dotted in imports(file) if dotted.startswith("torch.nn") and "functional" not in dotted]
+
+
+@pytest.mark.parametrize("file", FILES, ids=name)
+def test_no_file_format_that_runs_code(file):
+    assert not [dotted for _, dotted in imports(file) if dotted.split(".")[0] in ("pickle", "dill", "cloudpickle")]
+    calls = {ast.unparse(node.func) for node in ast.walk(parse(file)) if isinstance(node, ast.Call)}
+    assert not calls & {"torch.load", "torch.save"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=name)
+def test_no_folder_or_file_is_a_drawer_for_anything(file):
+    assert not {"utils", "misc", "common", "helpers"} & set(file.relative_to(SOURCE).with_suffix("").parts)
