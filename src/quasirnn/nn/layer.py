@@ -1,7 +1,7 @@
 """One QRNN layer in one direction."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,8 @@ class LayerGates(NamedTuple):
 
 
 class QRNNLayerOutput(NamedTuple):
+    """What a layer returns."""
+
     h: Tensor  # (T, B, H)
     state: LayerState
     gates: LayerGates | None  # on request
@@ -84,6 +86,8 @@ class QRNNLayer(nn.Module):
         self.zoneout = checks.probability(who, "zoneout", zoneout)
         self.causal = causal
         self.reverse = reverse
+        if dtype is not None and dtype not in checks.FLOATS:
+            raise TypeError(f"{who}: dtype must be float32, float64, float16 or bfloat16, got {dtype}.")
         width = (len(pooling) + 1) * hidden_size
         self.weight = nn.Parameter(torch.empty(width, kernel_size, input_size, device=device, dtype=dtype))
         if bias:
@@ -133,10 +137,19 @@ class QRNNLayer(nn.Module):
         Returns:
             (h, state, gates): h is (T, B, H), zero past a row's length; the state continues each row at its own end.
         """
+        x = checks.sequence("QRNNLayer", "x", x, "(T, B, D)")
+        if x.shape[2] != self.input_size:
+            raise ValueError(
+                f"QRNNLayer: the last dimension of x must be input_size = {self.input_size}, "
+                f"got shape {tuple(x.shape)}."
+            )
+        if state is not None:
+            state = _layer_state(state)
         if zoneout is None:
             zoneout = self.zoneout if self.training else 0.0
+        zoneout = checks.probability("QRNNLayer", "zoneout", zoneout)
         seed = torch.randint(2**63 - 1, (), device=x.device) if zoneout > 0 else None
-        bias = self.bias
+        bias: Tensor | None = self.bias
         if addition is not None:
             sizes = (x.shape[1], self.weight.shape[0])
             checks.shaped("QRNNLayer", "addition", addition, "(B, gates * H)", sizes, x)
@@ -174,12 +187,23 @@ class QRNNLayer(nn.Module):
         return words + ("" if self.bias is not None else ", bias=False")
 
 
+def _layer_state(state: Any) -> LayerState:
+    if not isinstance(state, tuple | list) or len(state) != 2:
+        raise TypeError(
+            f"QRNNLayer: state must be the pair (c, context) that an earlier call returned, got {checks.kind(state)}."
+        )
+    return LayerState(*state)
+
+
 def last_inputs(x: Tensor, context: Tensor | None, n: int, lengths: Lengths) -> Tensor | None:
     """The last n inputs of each row, (B, n, D), reaching back into the context where the row is shorter than that."""
     if n == 0:
         return None
     T, B, D = x.shape
-    if lengths is None and T >= n:
+    if lengths is None and torch.compiler.is_compiling():
+        # A choice by T becomes a condition on it: an exported layer could then take no piece shorter than n.
+        lengths = torch.full((B,), T, device=x.device)
+    if lengths is None and n <= T:
         return x[T - n :].transpose(0, 1)
     if context is None:
         context = x.new_zeros(B, n, D)

@@ -18,23 +18,20 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, x: Any, input_size: int, batch_first: bool) -> "Layout":
         """The layout of an input, checked."""
-        x = checks.is_float("QRNN", "the input", x)
+        x = checks.is_float("QRNN", "x", x)
         sizes = "(B, T, D)" if batch_first else "(T, B, D)"
         if x.dim() not in (2, 3):
-            raise ValueError(
-                f"QRNN: the input must have shape {sizes}, or (T, D) without a batch, got {tuple(x.shape)}."
-            )
+            raise ValueError(f"QRNN: x must have shape {sizes}, or (T, D) without a batch, got {tuple(x.shape)}.")
         if x.shape[-1] != input_size:
             hint = ""
             if input_size in x.shape:
                 hint = " Is its last dimension the features?"
             raise ValueError(
-                f"QRNN: the last dimension of the input must be input_size = {input_size}, got shape "
-                f"{tuple(x.shape)}.{hint}"
+                f"QRNN: the last dimension of x must be input_size = {input_size}, got shape {tuple(x.shape)}.{hint}"
             )
         layout = cls(batch_first, has_batch=x.dim() == 3)
         if x.shape[1 if layout.has_batch and batch_first else 0] == 0:
-            raise ValueError(f"QRNN: the input has no time steps, shape {tuple(x.shape)}; T must be at least 1.")
+            raise ValueError(f"QRNN: x has no time steps, shape {tuple(x.shape)}; T must be at least 1.")
         return layout
 
     def time_major(self, x: Tensor) -> Tensor:

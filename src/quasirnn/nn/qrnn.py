@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from quasirnn.nn.inference import run_at_once
 from quasirnn.nn.layer import LayerState, QRNNLayer, QRNNLayerOutput
 from quasirnn.nn.layout import Layout, State
 from quasirnn.ops import checks
@@ -21,7 +22,8 @@ class QRNN(nn.Module):
         Z = tanh(W_z * X)   F = sigmoid(W_f * X)   O = sigmoid(W_o * X)     convolutions over time     (paper, eq. 1)
         c[t] = f[t] * c[t-1] + (1 - f[t]) * z[t]   h[t] = o[t] * c[t]       pooling                    (eq. 4)
 
-    All matrix multiplications run in parallel over time; only the cheap pooling is sequential. f = 1 keeps the old state.
+    All matrix multiplications run in parallel over time; only the cheap pooling is sequential. f = 1 keeps the old
+    state.
 
     Args:
         input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional: as in `nn.LSTM`.
@@ -39,8 +41,8 @@ class QRNN(nn.Module):
         first H columns and behind them the last inputs of each layer's window, so that the pair, passed back whole,
         continues the sequence. Nothing is kept on the module.
 
-    In eval mode a causal, one-directional QRNN gives the same output for a sequence cut anywhere. Otherwise a state sets
-    the initial cells only.
+    In eval mode a causal, one-directional QRNN gives the same output for a sequence cut anywhere. Otherwise a state
+    sets the initial cells only.
 
     A sequence of no steps is a ValueError; a batch of no rows gives an empty output. Under autocast the multiplications
     run in the lower precision; cells, and so c_n, stay in float32, as they do for a QRNN in float16 or bfloat16.
@@ -116,6 +118,10 @@ class QRNN(nn.Module):
                 )
                 self.layers.append(layer)
             width = (width if dense else 0) + directions * hidden_size
+        # None where a cut sequence cannot be continued exactly: then there is no context, and no short path.
+        self._context_width: int | None = None
+        if causal and not bidirectional:
+            self._context_width = max(layer.context_size * layer.input_size for layer in self._layers())
 
     @property
     def num_directions(self) -> int:
@@ -124,9 +130,7 @@ class QRNN(nn.Module):
     @property
     def context_width(self) -> int:
         """C: columns of c_n behind the cells, the widest layer's (k - 1) * D; 0 where no context applies."""
-        if self.bidirectional or not self.causal:
-            return 0
-        return max(layer.context_size * layer.input_size for layer in self._layers())
+        return self._context_width or 0
 
     def reset_parameters(self) -> None:
         """Draw new initial weights for every layer."""
@@ -139,6 +143,9 @@ class QRNN(nn.Module):
     def forward(
         self, x: Tensor | PackedSequence, state: State | None = None, *, lengths: Lengths = None
     ) -> tuple[Any, State]:
+        found = run_at_once(self, x, state) if lengths is None else None
+        if found is not None:
+            return found
         if isinstance(x, PackedSequence):
             if lengths is not None:
                 raise ValueError("QRNN: a PackedSequence carries its lengths; leave lengths= out.")
@@ -161,6 +168,8 @@ class QRNN(nn.Module):
         >>> sorted(rnn.inspect(torch.randn(4, 1, 3))["l0"])
         ['c', 'f', 'h', 'o', 'z']
         """
+        if isinstance(x, PackedSequence):
+            raise TypeError("QRNN: inspect takes a padded tensor and its lengths: x, lengths = pad_packed_sequence(x)?")
         layout = Layout.of(x, self.input_size, self.batch_first)
         x = self._check_type(layout.time_major(x))
         results, _ = self._run(x, layout.batched(state), lengths, 0.0, zoneout=0.0, return_gates=True)
@@ -185,7 +194,9 @@ class QRNN(nn.Module):
             results += [self.layers[n](x, states[n], lengths=lengths, **options) for n in places]
             if depth + 1 == self.num_layers:
                 break
-            h = functional.dropout(self._side_by_side([results[n].h for n in places]), dropout, dropout > 0)
+            h = self._side_by_side([results[n].h for n in places])
+            if dropout > 0:
+                h = functional.dropout(h, dropout)
             x = torch.cat([x, h.to(x.dtype)], dim=-1) if self.dense else h
         return results, lengths
 
@@ -194,11 +205,11 @@ class QRNN(nn.Module):
             raise ValueError(
                 f"QRNN: the data of a PackedSequence must have 2 dimensions (rows, D), got {tuple(packed.data.shape)}."
             )
-        x, lengths = pad_packed_sequence(packed)
+        x, row_lengths = pad_packed_sequence(packed)
         # Rows are now in the order in which the caller has them, as are the states; only the packed output is sorted.
         layout = Layout.of(x, self.input_size, batch_first=False)
         x = self._check_type(x)
-        results, lengths = self._run(x, layout.batched(state), lengths, self.dropout if self.training else 0.0)
+        results, lengths = self._run(x, layout.batched(state), row_lengths, self.dropout if self.training else 0.0)
         output = self._side_by_side([result.h for result in results[-self.num_directions :]])
         new_state = self._join_state(results, lengths)
         assert lengths is not None
@@ -217,17 +228,22 @@ class QRNN(nn.Module):
         if state is None:
             return [None] * count
         if not isinstance(state, tuple | list) or len(state) != 2:
-            got = f"{type(state).__name__} of {len(state)}" if isinstance(state, tuple | list) else type(state).__name__
-            raise TypeError(f"QRNN: state must be the pair (h, c) that an earlier call returned, got {got}.")
+            hint = " One tensor is a GRU's state; here it is a pair, as an LSTM's." if isinstance(state, Tensor) else ""
+            raise TypeError(
+                f"QRNN: state must be the pair (h, c) that an earlier call returned, got {checks.kind(state)}.{hint}"
+            )
         h, c = state
-        checks.shaped("QRNN", "h of the state", h, "(num_layers * directions, B, H)", (count, B, H), x)
-        checks.is_float("QRNN", "c of the state", c)
+        checks.shaped("QRNN", "state[0]", h, "(num_layers * directions, B, H)", (count, B, H), x)
+        checks.is_float("QRNN", "state[1]", c)
         wide = c.dim() == 3 and C > 0 and c.shape[-1] == H + C
         sizes = f"(num_layers * directions, B, H{' + C' if wide else ''})"
         if c.dim() != 3 or c.shape[:2] != (count, B) or c.shape[-1] not in (H, H + C):
-            also = f" (or {H + C} with the last inputs, as returned)" if C else ""
-            raise ValueError(f"QRNN: c of the state must have shape {(count, B, H)}{also}, got {tuple(c.shape)}.")
-        checks.shaped("QRNN", "c of the state", c, sizes, c.shape, x)
+            also = f" (or {H + C} columns, with the last inputs, as returned)" if C else ""
+            # The state of another QRNN, an encoder's for instance: its last inputs mean nothing here.
+            other = c.dim() == 3 and c.shape[:2] == (count, B) and c.shape[-1] > H
+            hint = f" The cells of another QRNN, without its last inputs, are c[..., :{H}]." if other else ""
+            raise ValueError(f"QRNN: state[1] must have shape {(count, B, H)}{also}, got {tuple(c.shape)}.{hint}")
+        checks.shaped("QRNN", "state[1]", c, sizes, c.shape, x)
         states: list[LayerState | None] = []
         for n, layer in enumerate(self._layers()):
             context = None
@@ -239,7 +255,6 @@ class QRNN(nn.Module):
 
     def _join_state(self, results: list[QRNNLayerOutput], lengths: Tensor | None) -> State:
         """(h_n, c_n) from each layer's result: outputs at each row's own end; cells and, behind them, last inputs."""
-        C = self.context_width
         h_n, c_n = [], []
         for layer, result in zip(self._layers(), results, strict=True):
             if layer.reverse:
@@ -249,27 +264,28 @@ class QRNN(nn.Module):
             else:
                 h_n.append(result.h[lengths - 1, torch.arange(lengths.shape[0], device=lengths.device)])
             c, context = result.state
-            if C > 0:
-                parts = [c]
-                if context is not None:
-                    parts.append(context.flatten(1).to(c.dtype))
-                c = torch.cat(parts, dim=1)
-                c = functional.pad(c, (0, self.hidden_size + C - c.shape[1]))
-            c_n.append(c)
+            if context is not None:
+                c = torch.cat([c, context.flatten(1).to(c.dtype)], dim=1)
+            missing = self.hidden_size + self.context_width - c.shape[1]
+            c_n.append(functional.pad(c, (0, missing)) if missing else c)
+        if len(results) == 1:
+            return h_n[0][None], c_n[0][None]
         return torch.stack(h_n), torch.stack(c_n)
 
     def _check_type(self, x: Tensor) -> Tensor:
         weight = self._layers()[0].weight
-        checks.same_device("QRNN", "the input", x, "the weights", weight)
-        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        checks.same_device("QRNN", "x", x, "the weights", weight)
+        # There is no autocast on the meta device, and asking for it is an error.
+        autocast = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
+        if x.dtype != weight.dtype and not autocast:
             raise TypeError(
-                f"QRNN: the input must have the type of the weights, {weight.dtype}, got {x.dtype}. "
+                f"QRNN: x must have the type of the weights, {weight.dtype}, got {x.dtype}. "
                 f"x.to({weight.dtype}), or rnn.to({x.dtype})?"
             )
         return x
 
     def _layers(self) -> list[QRNNLayer]:
-        return list(self.layers)  # type: ignore[arg-type]
+        return list(self.layers._modules.values())  # type: ignore[arg-type]
 
     def extra_repr(self) -> str:
         widths = set(self.kernel_sizes)
@@ -297,7 +313,7 @@ def _per_layer(kernel_size: int | Sequence[int], num_layers: int) -> tuple[int, 
         raise TypeError(f"QRNN: kernel_size must be an integer or one per layer, got {type(kernel_size).__name__}.")
     if len(kernel_size) != num_layers:
         raise ValueError(
-            f"QRNN: kernel_size has {len(kernel_size)} widths for num_layers = {num_layers}; give one per layer, or one "
-            "integer for all."
+            f"QRNN: kernel_size has {len(kernel_size)} widths for num_layers = {num_layers}; give one per layer, or "
+            "one integer for all."
         )
     return tuple(checks.at_least_one("QRNN", "kernel_size", k) for k in kernel_size)

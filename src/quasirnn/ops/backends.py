@@ -1,20 +1,26 @@
 """Which kernels are here, and why not.
 
-The operators exist in every case; this module only decides who computes them: the compiled CPU kernels, Triton on a GPU,
-or plain PyTorch, which is right everywhere and slow.
+The operators exist in every case; this module only decides who computes them: the compiled CPU kernels, Triton on a
+GPU, or plain PyTorch, which is right everywhere and slow. Triton is looked for by the first call with a GPU tensor, not
+by the import of this package.
 
     QUASIRNN_BACKEND=plain     use no kernels even where there are some
     QUASIRNN_KERNELS=FILE.so   load this build of the CPU kernels instead of the installed one
 """
 
+import functools
 import importlib
 import importlib.util
 import os
+import sys
 import warnings
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import torch
+
+from quasirnn.ops import plain
 
 
 def _load(path: str | None) -> ModuleType:
@@ -44,19 +50,61 @@ def _load_kernels() -> tuple[ModuleType | None, str | None]:
 kernels, reason = _load_kernels()
 
 
+@functools.cache
+def gpu_kernels() -> tuple[ModuleType | None, str | None]:
+    """The Triton kernels, or None and the reason. Never raises. Not to be called where there is no GPU."""
+    if os.environ.get("QUASIRNN_BACKEND") == "plain":
+        return None, "QUASIRNN_BACKEND=plain is set"
+    # On AMD's cards the number counts generations differently, and Triton runs on every one that torch does.
+    old = min(torch.cuda.get_device_capability(n) for n in range(torch.cuda.device_count())) < (7, 0)
+    if old and torch.version.hip is None:
+        return None, "Triton needs a GPU of compute capability 7.0 or newer"
+    if importlib.util.find_spec("triton") is None:
+        return None, "triton is not installed (pip install triton; torch's GPU builds for Linux bring it)"
+    try:
+        return importlib.import_module("quasirnn.ops.triton_kernels"), None
+    except Exception as error:
+        return None, f"triton is installed but does not load: {error}"
+
+
+def register(library: torch.library.Library) -> None:
+    """Has GPU tensors computed by Triton where it is there; `layer` and `stack` are plain and call these."""
+
+    def on_gpu(name: str) -> Callable[..., Any]:
+        return lambda *inputs: getattr(gpu_kernels()[0] or plain, name)(*inputs)
+
+    for name in ("recurrence", "recurrence_backward", "pool", "pool_backward"):
+        library.impl(name, on_gpu(name), "CUDA")
+
+
+# The registration lasts as long as this object. An implementation may come before the schema, as the CPU kernels' does.
+_gpu_library = torch.library.Library("quasirnn", "IMPL")
+register(_gpu_library)
+
+
 def warn_if_plain(device: torch.device) -> None:
     """Say once per device type that the slow path is taken, and why; silent where it was asked for."""
     if device.type in _warned or torch.compiler.is_compiling():
         return
     _warned.add(device.type)
-    found = report().get(device.type, {"backend": "plain", "reason": f"there are none for {device.type}"})
+    # Only the device in use is asked about: the other's answer may cost the import of Triton.
+    ask = {"cpu": _on_cpu, "cuda": _on_cuda}.get(device.type)
+    found = ask() if ask else {"backend": "plain", "reason": f"there are none for {device.type}"}
     if found["backend"] == "plain" and os.environ.get("QUASIRNN_BACKEND") != "plain":
         warnings.warn(
             f"quasirnn runs on plain PyTorch on {device.type}, many times slower than its kernels: {found['reason']}. "
             "`quasirnn doctor` says more.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=_callers_level(),
         )
+
+
+def _callers_level() -> int:
+    """How far up the stack the program is that called this package, directly or through a module of torch."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("quasirnn", "torch"):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 _warned: set[str] = {"meta"}
@@ -64,15 +112,20 @@ _warned: set[str] = {"meta"}
 
 def report() -> dict[str, dict[str, Any]]:
     """What runs on each device: {"cpu": {"backend", "reason", "instruction_set"}, "cuda": {"backend", "reason"}}."""
-    cuda = torch.cuda.is_available()
+    return {"cpu": _on_cpu(), "cuda": _on_cuda()}
+
+
+def _on_cpu() -> dict[str, Any]:
     return {
-        "cpu": {
-            "backend": "plain" if kernels is None else "kernels",
-            "reason": reason,
-            "instruction_set": None if kernels is None else kernels.instruction_set(),
-        },
-        "cuda": {
-            "backend": "plain" if cuda else "absent",
-            "reason": "there are no GPU kernels yet" if cuda else "torch sees no GPU",
-        },
+        "backend": "plain" if kernels is None else "kernels",
+        "reason": reason,
+        "instruction_set": None if kernels is None else kernels.instruction_set(),
     }
+
+
+def _on_cuda() -> dict[str, Any]:
+    """AMD's cards included: torch calls them cuda as well."""
+    if not torch.cuda.is_available():
+        return {"backend": "absent", "reason": "torch sees no GPU"}
+    found, why_not = gpu_kernels()
+    return {"backend": "plain" if found is None else "triton", "reason": why_not}

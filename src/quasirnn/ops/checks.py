@@ -10,6 +10,11 @@ FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 POOLINGS = ("f", "fo", "ifo")
 
 
+def kind(value: Any) -> str:
+    """What came, in a word or two: the type, and the count where it is a tuple or list."""
+    return f"{type(value).__name__} of {len(value)}" if isinstance(value, tuple | list) else type(value).__name__
+
+
 def is_tensor(who: str, name: str, value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         raise TypeError(f"{who}: {name} must be a tensor, got {type(value).__name__}. torch.as_tensor({name})?")
@@ -98,6 +103,8 @@ def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tenso
             ) from None
     if value.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
         raise TypeError(f"{who}: lengths must be integers, got {_short(value.dtype)}. lengths.long()?")
+    if value.is_meta and device.type != "meta":
+        raise ValueError(f"{who}: lengths is on meta, where it has no values, and the input on {device}.")
     if value.dim() != 1 or value.shape[0] != B:
         raise ValueError(
             f"{who}: lengths must hold one length for each of the B = {B} rows, got shape {tuple(value.shape)}."
@@ -105,7 +112,9 @@ def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tenso
     if not torch.compiler.is_compiling() and value.numel() > 0 and value.device.type != "meta":
         shortest, longest = int(value.min()), int(value.max())
         if shortest < 1:
-            raise ValueError(f"{who}: every length must be at least 1, got {shortest}. Leave empty rows out of the batch.")
+            raise ValueError(
+                f"{who}: every length must be at least 1, got {shortest}. Leave empty rows out of the batch."
+            )
         if longest > T:
             raise ValueError(f"{who}: a length of {longest} is more than the T = {T} time steps there are.")
     return value.to(device=device, dtype=torch.int64).contiguous()
@@ -125,9 +134,14 @@ def pooling(who: str, value: Any) -> str:
     return str(value)
 
 
-def at_least_one(who: str, name: str, value: Any) -> int:
+def integer(who: str, name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{who}: {name} must be an integer, got {type(value).__name__}.")
+    return value
+
+
+def at_least_one(who: str, name: str, value: Any) -> int:
+    value = integer(who, name, value)
     if value < 1:
         raise ValueError(f"{who}: {name} must be at least 1, got {value}.")
     return value

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from quasirnn.ops import checks, operators
-from quasirnn.ops.pooling import Lengths, bias_rows, zoneout_seed
+from quasirnn.ops.pooling import Lengths, checked_bias, zoneout_seed
 
 
 class LayerOutput(NamedTuple):
@@ -60,18 +60,21 @@ def qrnn_layer(
             f"got {tuple(weight.shape)}."
         )
     width, k, _ = weight.shape
-    if not 0 <= look_ahead < k:
+    if not 0 <= checks.integer(who, "look_ahead", look_ahead) < k:
         raise ValueError(f"{who}: look_ahead must lie in 0 .. k - 1 = {k - 1}, got {look_ahead}.")
     if context is not None:
         if reverse or look_ahead:
             raise ValueError(f"{who}: a context goes with a causal layer that reads forwards only.")
         context = checks.shaped(who, "context", context, "(B, k - 1, D)", (B, k - 1, D), x)
-    x, weight, bias, context = _autocast(x, weight, bias, context)
+    dtype = _autocast_type(x)
+    if dtype is not None:
+        x, weight = x.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
     checks.same_kind(who, "weight", weight, "x", x)
     h, c_last, c, gates = operators.layer(
         x.contiguous(),
         weight.contiguous(),
-        bias_rows(who, bias, B, width, x),
+        checked_bias(who, bias, B, width, x),
         None if context is None else context.to(x.dtype).contiguous(),
         checks.initial_state(who, "c0", c0, B, width // kinds, x),
         checks.lengths(who, lengths, T, B, x.device),
@@ -87,10 +90,9 @@ def qrnn_layer(
     return LayerOutput(h, c_last, h if pooling == "f" else c, gates)
 
 
-def _autocast(*tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+def _autocast_type(x: Tensor) -> torch.dtype | None:
     """Under autocast the operator's inputs are cast at its edge, as for a matrix multiplication; the state is not."""
-    device = tensors[0].device.type  # type: ignore[union-attr]
-    if device == "meta" or not torch.is_autocast_enabled(device):
-        return tensors
-    dtype = torch.get_autocast_dtype(device)
-    return tuple(t if t is None or t.dtype == torch.float64 else t.to(dtype) for t in tensors)
+    device = x.device.type
+    if device == "meta" or x.dtype == torch.float64 or not torch.is_autocast_enabled(device):
+        return None
+    return torch.get_autocast_dtype(device)

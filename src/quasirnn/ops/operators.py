@@ -1,11 +1,12 @@
 """The operator contract in one place: schema, shape function, backward.
 
 Three operators carry a gradient: `recurrence` (pooling on gates that are activated already), `pool` (fused, from
-pre-activations) and `layer` (convolution and pooling). Each has a second operator that computes its gradient.
+pre-activations) and `layer` (convolution and pooling). Each has a second operator that computes its gradient. `stack`
+has none: it runs all layers of a causal, one-directional network at once, for inference.
 
 Tensors are contiguous and time-major. `kinds` is the number of gates and names the pooling: 2 f, 3 fo, 4 ifo. `keep`
 asks for what the backward needs: the activated gates and, unless h is the cells itself, the cells. What was not asked
-for comes back empty. `c0` and `c_last` are float32 for 16-bit gates. A bias has 1 row or one per batch row.
+for comes back empty. `c0` and `c_last` are float32 for 16-bit gates. A bias is (gates * H), or (B, gates * H).
 
 Autograd is registered with the operators, so that compiled and exported programs have it; an eager call goes through
 an autograd function outside the dispatcher instead, which costs a third as much.
@@ -38,6 +39,8 @@ SCHEMAS = {
     " Tensor weight, Tensor? context, Tensor activated, Tensor c, Tensor? c0, Tensor? lengths, int kinds,"
     " int look_ahead, bool reverse, SymInt bias_rows, bool need_x)"
     " -> (Tensor grad_x, Tensor grad_weight, Tensor grad_bias, Tensor grad_context, Tensor grad_c0)",
+    "stack": "(Tensor x, Tensor[] weights, Tensor[] biases, Tensor? state, int kinds, bool dense)"
+    " -> (Tensor output, Tensor h_n, Tensor c_n)",
 }
 
 for _name, _schema in SCHEMAS.items():
@@ -123,12 +126,26 @@ def _(
     )
 
 
+@torch.library.register_fake("quasirnn::stack", lib=_library)
+def _(x, weights, biases, state, kinds, dense):
+    T, B, _ = x.shape
+    H = weights[0].shape[0] // kinds
+    width = H + max((w.shape[1] - 1) * w.shape[2] for w in weights)
+    c_n = x.new_empty(len(weights), B, width, dtype=state_type(x.dtype))
+    return x.new_empty(T, B, H), x.new_empty(len(weights), B, H), c_n
+
+
 # Backward. `setup` and `backward` have the form that both torch.library and torch.autograd.Function take.
 
 
 def _contiguous(grad: Tensor | None) -> Tensor | None:
     # `out.sum().backward()` sends a gradient with stride 0.
     return None if grad is None else grad.contiguous()
+
+
+def _rows(bias: Tensor | None) -> int:
+    """Rows of the bias's gradient: none, one for all, or one for each batch row."""
+    return 0 if bias is None else 1 if bias.dim() == 1 else bias.shape[0]
 
 
 def _replay(
@@ -139,9 +156,13 @@ def _replay(
     The aliases keep the inputs apart where one of them was computed from another.
     """
     aliases = [t.view_as(t) if t is not None and t.requires_grad else t for t in tensors]
-    outputs = forward(*aliases)
-    pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if grad is not None and out.requires_grad]
-    wanted = [a for a, t in zip(aliases, tensors, strict=True) if t is not None and t.requires_grad]
+    outputs = forward(*(None if t is None else plain.wide(t) for t in aliases))
+    pairs = [
+        (out.to(grad.dtype), grad)
+        for out, grad in zip(outputs, grads, strict=True)
+        if grad is not None and out.requires_grad
+    ]
+    wanted = [a for a in aliases if a is not None and a.requires_grad]
     if not pairs or not wanted:
         return [None] * len(tensors)
     found = iter(
@@ -172,11 +193,13 @@ def _recurrence_backward(ctx, grad_c, grad_c_last):
     if _differentiating_again():
 
         def forward(f, z, i, c0):
+            padding = plain.padding_of(f, lengths)
+            f, z, i = (None if t is None else plain.without(t, padding) for t in (f, z, i))
             b = {plain.COMPLEMENT: lambda: (1 - f) * z, plain.INPUT: lambda: i * z, plain.ONE: lambda: z}[weight]()
             return reference.linear_recurrence(f, b, c0, reverse=reverse, lengths=lengths)
 
         return (*_replay(forward, (f, z, i, c0), (grad_c, grad_c_last)), None, None, None)
-    grad_f, grad_z, grad_i, grad_c0 = torch.ops.quasirnn.recurrence_backward(
+    grad_f, grad_z, grad_i, grad_c0 = torch.ops.quasirnn.recurrence_backward.default(
         _contiguous(grad_c), _contiguous(grad_c_last), f, z, i, c, c0, lengths, weight, reverse
     )
     return grad_f, grad_z, None if i is None else grad_i, None if c0 is None else grad_c0, None, None, None
@@ -185,12 +208,13 @@ def _recurrence_backward(ctx, grad_c, grad_c_last):
 def _pool_outputs(gates, bias, c0, lengths, seed, zoneout, kinds, reverse):
     """All outputs of `pool`, differentiable any number of times."""
     pooling = plain.POOLINGS[kinds]
-    activated = reference.activate(gates, pooling, bias, zoneout=zoneout, seed=seed)
+    padding = plain.padding_of(gates, lengths)
+    activated = reference.activate(plain.without(gates, padding), pooling, bias, zoneout=zoneout, seed=seed)
     z, f = activated[:2]
     c, last = reference.linear_recurrence(
         f, activated[3] * z if kinds == 4 else (1 - f) * z, c0, reverse=reverse, lengths=lengths
     )
-    return (c if kinds == 2 else activated[2] * c), last, c, torch.cat(activated, dim=-1)
+    return (c if kinds == 2 else activated[2] * c), last, c, plain.without(torch.cat(activated, dim=-1), padding)
 
 
 def _pool_setup(ctx, inputs, output):
@@ -211,10 +235,10 @@ def _pool_backward(ctx, grad_h, grad_c_last, grad_c, grad_activated):
             return _pool_outputs(gates, bias, c0, lengths, seed, **ctx.settings)
 
         return (*_replay(forward, (gates, bias, c0), grads), *[None] * 6)
-    grad_gates, grad_bias, grad_c0 = torch.ops.quasirnn.pool_backward(
-        *map(_contiguous, grads), activated, c, c0, lengths, kinds, reverse, 0 if bias is None else bias.shape[0]
+    grad_gates, grad_bias, grad_c0 = torch.ops.quasirnn.pool_backward.default(
+        *map(_contiguous, grads), activated, c, c0, lengths, kinds, reverse, _rows(bias)
     )
-    return grad_gates, None if bias is None else grad_bias, None if c0 is None else grad_c0, *[None] * 6
+    return grad_gates, None if bias is None else grad_bias.view_as(bias), None if c0 is None else grad_c0, *[None] * 6
 
 
 def _layer_setup(ctx, inputs, output):
@@ -235,7 +259,7 @@ def _layer_backward(ctx, grad_h, grad_c_last, grad_c, grad_activated):
             return _pool_outputs(gates, bias, c0, lengths, seed, ctx.settings["zoneout"], kinds, reverse)
 
         return (*_replay(forward, (x, weight, bias, context, c0), grads), *[None] * 7)
-    grad_x, grad_weight, grad_bias, grad_context, grad_c0 = torch.ops.quasirnn.layer_backward(
+    grad_x, grad_weight, grad_bias, grad_context, grad_c0 = torch.ops.quasirnn.layer_backward.default(
         *map(_contiguous, grads),
         x,
         weight,
@@ -247,21 +271,17 @@ def _layer_backward(ctx, grad_h, grad_c_last, grad_c, grad_activated):
         kinds,
         look_ahead,
         reverse,
-        0 if bias is None else bias.shape[0],
+        _rows(bias),
         ctx.needs_input_grad[0],
     )
     return (
         grad_x if ctx.needs_input_grad[0] else None,
         grad_weight,
-        None if bias is None else grad_bias,
+        None if bias is None else grad_bias.view_as(bias),
         None if context is None else grad_context,
         None if c0 is None else grad_c0,
         *[None] * 7,
     )
-
-
-def _needs_grad(inputs: Sequence[Any]) -> bool:
-    return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
 
 
 def _differentiable(name: str, setup: Callable[..., None], backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -270,32 +290,46 @@ def _differentiable(name: str, setup: Callable[..., None], backward: Callable[..
     operator = getattr(torch.ops.quasirnn, name).default
     has_keep = "bool keep" in SCHEMAS[name]
 
-    class Outside(torch.autograd.Function):
-        @staticmethod
-        def forward(*inputs):
-            with torch._C._AutoDispatchBelowAutograd():
-                return operator(*inputs)
+    def forward(*inputs):
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator(*inputs)
 
-        setup_context = staticmethod(setup)
+    def forward_and_setup(ctx, *inputs):
+        output = forward(*inputs)
+        setup(ctx, inputs, output)
+        return output
 
-    Outside.backward = staticmethod(backward)  # type: ignore[method-assign]
-    Outside.__name__ = f"quasirnn_{name}"
+    # torch.func wants forward and setup apart, which costs 40 us a call; everyone else is spared that.
+    eager = _function(f"quasirnn_{name}", forward=forward_and_setup, backward=backward)
+    transformable = _function(f"quasirnn_{name}", forward=forward, setup_context=setup, backward=backward)
 
     def call(*inputs: Any) -> Any:
         backends.warn_if_plain(inputs[0].device)
-        needs_grad = _needs_grad(inputs)
+        needs_grad = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
         if has_keep and needs_grad:
             inputs = (*inputs[:-1], True)
         if torch.compiler.is_compiling():
             return operator(*inputs)
-        if needs_grad:
-            return Outside.apply(*inputs)
-        with torch._C._AutoDispatchBelowAutograd():
-            return operator(*inputs)
+        if not needs_grad:
+            return forward(*inputs)
+        return (transformable if torch._C._are_functorch_transforms_active() else eager).apply(*inputs)
 
     return call
+
+
+def _function(name: str, **methods: Callable[..., Any]) -> Any:
+    return type(name, (torch.autograd.Function,), {key: staticmethod(method) for key, method in methods.items()})
 
 
 recurrence = _differentiable("recurrence", _recurrence_setup, _recurrence_backward)
 pool = _differentiable("pool", _pool_setup, _pool_backward)
 layer = _differentiable("layer", _layer_setup, _layer_backward)
+
+_stack = torch.ops.quasirnn.stack.default
+
+
+def stack(*inputs: Any) -> Any:
+    """The operator of that name; its inputs must not need a gradient."""
+    backends.warn_if_plain(inputs[0].device)
+    with torch._C._AutoDispatchBelowAutograd():
+        return _stack(*inputs)

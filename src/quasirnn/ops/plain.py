@@ -19,14 +19,14 @@ def wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def _padding(x: Tensor, lengths: Tensor | None) -> Tensor | None:
+def padding_of(x: Tensor, lengths: Tensor | None) -> Tensor | None:
     """True past a row's length, (T, B, 1)."""
     if lengths is None:
         return None
     return (torch.arange(x.shape[0], device=x.device)[:, None] >= lengths)[:, :, None]
 
 
-def _without(x: Tensor, padding: Tensor | None) -> Tensor:
+def without(x: Tensor, padding: Tensor | None) -> Tensor:
     """Zero in the padding, whatever it held: zero times NaN is NaN, so it must not even be multiplied."""
     return x if padding is None else x.masked_fill(padding, 0)
 
@@ -62,13 +62,13 @@ def _whole_gradient(
 def recurrence(
     f: Tensor, z: Tensor, i: Tensor | None, c0: Tensor | None, lengths: Tensor | None, weight: int, reverse: bool
 ) -> tuple[Tensor, Tensor]:
-    padding = _padding(f, lengths)
-    fw, zw = _without(wide(f), padding), _without(wide(z), padding)
+    padding = padding_of(f, lengths)
+    fw, zw = without(wide(f), padding), without(wide(z), padding)
     if weight == COMPLEMENT:
         zw = (1 - fw) * zw
     elif weight == INPUT:
         assert i is not None
-        zw = _without(wide(i), padding) * zw
+        zw = without(wide(i), padding) * zw
     c, last = reference.linear_recurrence(fw, zw, c0, reverse=reverse, lengths=lengths)
     return c.to(f.dtype), last.clone()
 
@@ -85,9 +85,9 @@ def recurrence_backward(
     weight: int,
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    padding = _padding(f, lengths)
-    fw, zw, cw = _without(wide(f), padding), _without(wide(z), padding), wide(c)
-    grad = _without(_or_zeros(grad_c, cw), padding)
+    padding = padding_of(f, lengths)
+    fw, zw, cw = without(wide(f), padding), without(wide(z), padding), wide(c)
+    grad = without(_or_zeros(grad_c, cw), padding)
     D, grad_first = _whole_gradient(fw, grad, grad_c_last, reverse, lengths)
     before = _cells_before(cw, c0, reverse, lengths)
     grad_i = f.new_empty(0)
@@ -95,11 +95,11 @@ def recurrence_backward(
         grad_f, grad_z = D * (before - zw), D * (1 - fw)
     elif weight == INPUT:
         assert i is not None
-        grad_f, grad_z = D * before, D * _without(wide(i), padding)
+        grad_f, grad_z = D * before, D * without(wide(i), padding)
         grad_i = (D * zw).to(f.dtype)
     else:
         grad_f, grad_z = D * before, D
-    return _without(grad_f, padding).to(f.dtype), grad_z.to(f.dtype, copy=True), grad_i, grad_first
+    return without(grad_f, padding).to(f.dtype), grad_z.to(f.dtype, copy=True), grad_i, grad_first
 
 
 def pool(
@@ -113,9 +113,9 @@ def pool(
     reverse: bool,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    padding = _padding(gates, lengths)
+    padding = padding_of(gates, lengths)
     activated = reference.activate(
-        _without(wide(gates), padding),
+        without(wide(gates), padding),
         POOLINGS[kinds],
         None if bias is None else wide(bias),
         zoneout=zoneout,
@@ -124,11 +124,11 @@ def pool(
     z, f = activated[:2]
     b = activated[3] * z if kinds == 4 else (1 - f) * z
     c, last = reference.linear_recurrence(f, b, c0, reverse=reverse, lengths=lengths)
-    h = (c if kinds == 2 else _without(activated[2], padding) * c).to(gates.dtype)
+    h = (c if kinds == 2 else without(activated[2], padding) * c).to(gates.dtype)
     nothing = gates.new_empty(0)
     if not keep:
-        return h, last.clone(), nothing, nothing
-    kept = _without(torch.cat(activated, dim=-1), padding).to(gates.dtype)
+        return h, last.clone(), nothing, nothing.clone()  # outputs must not share memory
+    kept = without(torch.cat(activated, dim=-1), padding).to(gates.dtype)
     return h, last.clone(), nothing.clone() if kinds == 2 else c.to(gates.dtype), kept
 
 
@@ -145,12 +145,12 @@ def pool_backward(
     reverse: bool,
     bias_rows: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    padding = _padding(activated, lengths)
+    padding = padding_of(activated, lengths)
     z, f, *others = wide(activated).chunk(kinds, dim=-1)
     cw = wide(c)
-    grad_h = _without(_or_zeros(grad_h, cw), padding)
-    grad_c = _without(_or_zeros(grad_c, cw), padding)
-    direct = _without(_or_zeros(grad_activated, wide(activated)), padding).chunk(kinds, dim=-1)
+    grad_h = without(_or_zeros(grad_h, cw), padding)
+    grad_c = without(_or_zeros(grad_c, cw), padding)
+    direct = without(_or_zeros(grad_activated, wide(activated)), padding).chunk(kinds, dim=-1)
     D, grad_first = _whole_gradient(
         f, grad_c + (grad_h if kinds == 2 else grad_h * others[0]), grad_c_last, reverse, lengths
     )
@@ -161,7 +161,7 @@ def pool_backward(
         grads.append((grad_h * cw + direct[2]) * others[0] * (1 - others[0]))
     if kinds == 4:
         grads.append((D * z + direct[3]) * others[1] * (1 - others[1]))
-    grad_gates = _without(torch.cat(grads, dim=-1), padding)
+    grad_gates = without(torch.cat(grads, dim=-1), padding)
     grad_bias = activated.new_empty(0)
     if bias_rows > 0:
         summed = grad_gates.sum(dim=0)
@@ -183,7 +183,7 @@ def layer(
     reverse: bool,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    x = _without(x, _padding(x, lengths))
+    x = without(x, padding_of(x, lengths))
     gates = reference.convolve(x, weight, context, look_ahead=look_ahead, reverse=reverse, lengths=lengths)
     return torch.ops.quasirnn.pool(gates, bias, c0, lengths, seed, zoneout, kinds, reverse, keep)
 
@@ -209,10 +209,10 @@ def layer_backward(
     grad_gates, grad_bias, grad_c0 = torch.ops.quasirnn.pool_backward(
         grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, kinds, reverse, bias_rows
     )
-    padding = _padding(x, lengths)
+    padding = padding_of(x, lengths)
     k = weight.shape[1]
     before, after = k - 1 - look_ahead, look_ahead
-    x = _without(x, padding)
+    x = without(x, padding)
     if reverse:
         x, grad_gates = reference.flip(x, lengths), reference.flip(grad_gates, lengths)
     T, B, D = x.shape
@@ -224,7 +224,32 @@ def layer_backward(
     for j in range(k):
         grad_padded[j : j + T] += grad_gates @ weight[:, j]
     grad_x = grad_padded[before : before + T]
-    grad_x = _without(reference.flip(grad_x, lengths) if reverse else grad_x, padding)
+    grad_x = without(reference.flip(grad_x, lengths) if reverse else grad_x, padding)
     grad_context = x.new_empty(0) if context is None else grad_padded[:before].transpose(0, 1).contiguous()
     grad_x = grad_x.contiguous().clone() if need_x else x.new_empty(0)
     return grad_x, grad_weight, grad_bias, grad_context, grad_c0
+
+
+def stack(
+    x: Tensor, weights: list[Tensor], biases: list[Tensor], state: Tensor | None, kinds: int, dense: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    B, H = x.shape[1], weights[0].shape[0] // kinds
+    width = H + max((w.shape[1] - 1) * w.shape[2] for w in weights)
+    h_n, c_n = [], []
+    for n, weight in enumerate(weights):
+        _, k, D = weight.shape
+        c0, context = None, x.new_zeros(B, k - 1, D)
+        if state is not None:
+            c0 = state[n, :, :H].contiguous()
+            context = state[n, :, H : H + (k - 1) * D].reshape(B, k - 1, D).to(x.dtype).contiguous()
+        bias = biases[n] if biases else None
+        h, c, _, _ = torch.ops.quasirnn.layer(
+            x.contiguous(), weight, bias, context, c0, None, None, 0.0, kinds, 0, False, False
+        )
+        last_inputs = torch.cat([context, x.transpose(0, 1)], dim=1)[:, x.shape[0] :].flatten(1)
+        h_n.append(h[-1])
+        c_n.append(
+            torch.nn.functional.pad(torch.cat([c, last_inputs.to(c.dtype)], dim=1), (0, width - H - (k - 1) * D))
+        )
+        x = torch.cat([x, h], dim=-1) if dense else h
+    return h, torch.stack(h_n), torch.stack(c_n)

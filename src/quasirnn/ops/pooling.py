@@ -132,7 +132,7 @@ def fused_pool(
     c0 = checks.initial_state(who, "c0", c0, B, width // kinds, gates)
     h, last, _, _ = operators.pool(
         gates.contiguous(),
-        bias_rows(who, bias, B, width, gates),
+        checked_bias(who, bias, B, width, gates),
         c0,
         checks.lengths(who, lengths, T, B, gates.device),
         zoneout_seed(who, checks.probability(who, "zoneout", zoneout), seed, gates),
@@ -144,18 +144,19 @@ def fused_pool(
     return h, last
 
 
-def bias_rows(who: str, bias: Tensor | None, B: int, width: int, beside: Tensor) -> Tensor | None:
-    """A bias as rows: one for all, or one for each batch row."""
+def checked_bias(who: str, bias: Tensor | None, B: int, width: int, beside: Tensor) -> Tensor | None:
+    """A bias for all batch rows, or one for each."""
     if bias is None:
         return None
     bias = checks.is_float(who, "bias", bias)
-    if tuple(bias.shape) not in {(width,), (B, width)}:
+    # B only against a second dimension: compared with the width, a dynamic B would be guarded for nothing.
+    if tuple(bias.shape) != ((width,) if bias.dim() == 1 else (B, width)):
         raise ValueError(
             f"{who}: bias must have shape (gates * H) = ({width},) or (B, gates * H) = ({B}, {width}), "
             f"got {tuple(bias.shape)}."
         )
     checks.same_kind(who, "bias", bias, "the input", beside)
-    return bias.reshape(-1, width).contiguous()
+    return bias.contiguous()
 
 
 def zoneout_seed(who: str, zoneout: float, seed: Tensor | None, beside: Tensor) -> Tensor | None:
@@ -179,7 +180,7 @@ def _recur(
     lengths: Lengths,
     state_name: str = "c0",
 ) -> tuple[Tensor, Tensor]:
-    """Checks, then the operator. The first gate is what enters the state, the second what the state is multiplied by."""
+    """Checks, then the operator. The first gate is what enters the state, the second what multiplies it."""
     (z_name, z), (f_name, f), *others = gates.items()
     z = checks.sequence(who, z_name, z)
     f = checks.like(who, f_name, f, z_name, z)

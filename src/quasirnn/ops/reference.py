@@ -4,10 +4,14 @@ Every function is differentiable any number of times by autograd. Tensors are ti
 f = 1 keeps the old state, f = 0 replaces it. `reverse` is, by definition, the same function on the reversed sequence.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from quasirnn.ops.zoneout import zoned_channels
+
+Maybe = Tensor | None
 
 
 def flip(x: Tensor, lengths: Tensor | None) -> Tensor:
@@ -19,7 +23,9 @@ def flip(x: Tensor, lengths: Tensor | None) -> Tensor:
     return x[source, torch.arange(x.shape[1], device=x.device)]
 
 
-def linear_recurrence(a, b, h0=None, *, reverse=False, lengths=None):
+def linear_recurrence(
+    a: Tensor, b: Tensor, h0: Maybe = None, *, reverse: bool = False, lengths: Maybe = None
+) -> tuple[Tensor, Tensor]:
     """h[t] = a[t] * h[t-1] + b[t]; past a row's length h is zero. Returns every h and the last one of each row."""
     if reverse:
         h, last = linear_recurrence(flip(a, lengths), flip(b, lengths), h0, lengths=lengths)
@@ -34,24 +40,38 @@ def linear_recurrence(a, b, h0=None, *, reverse=False, lengths=None):
     return torch.stack(steps), state
 
 
-def f_pool(z, f, c0=None, *, reverse=False, lengths=None):
+def f_pool(
+    z: Tensor, f: Tensor, c0: Maybe = None, *, reverse: bool = False, lengths: Maybe = None
+) -> tuple[Tensor, Tensor]:
     """Eq. 3: h[t] = f[t] * h[t-1] + (1 - f[t]) * z[t]."""
     return linear_recurrence(f, (1 - f) * z, c0, reverse=reverse, lengths=lengths)
 
 
-def fo_pool(z, f, o, c0=None, *, reverse=False, lengths=None):
+def fo_pool(
+    z: Tensor, f: Tensor, o: Tensor, c0: Maybe = None, *, reverse: bool = False, lengths: Maybe = None
+) -> tuple[Tensor, Tensor]:
     """Eq. 4: c as in eq. 3, h[t] = o[t] * c[t]."""
     c, last = f_pool(z, f, c0, reverse=reverse, lengths=lengths)
     return o * c, last
 
 
-def ifo_pool(z, f, o, i, c0=None, *, reverse=False, lengths=None):
+def ifo_pool(
+    z: Tensor, f: Tensor, o: Tensor, i: Tensor, c0: Maybe = None, *, reverse: bool = False, lengths: Maybe = None
+) -> tuple[Tensor, Tensor]:
     """Eq. 5: c[t] = f[t] * c[t-1] + i[t] * z[t], h[t] = o[t] * c[t]."""
     c, last = linear_recurrence(f, i * z, c0, reverse=reverse, lengths=lengths)
     return o * c, last
 
 
-def convolve(x, weight, context=None, *, look_ahead=0, reverse=False, lengths=None):
+def convolve(
+    x: Tensor,
+    weight: Tensor,
+    context: Maybe = None,
+    *,
+    look_ahead: int = 0,
+    reverse: bool = False,
+    lengths: Maybe = None,
+) -> Tensor:
     """Eq. 1 before the non-linearity: sum over j of weight[:, j] x[t + j - (k - 1 - look_ahead)], zero outside a row.
 
     `weight` is (gates * H, k, D), oldest input first; `context` (B, k - 1, D) stands before the first step.
@@ -65,10 +85,13 @@ def convolve(x, weight, context=None, *, look_ahead=0, reverse=False, lengths=No
         x = torch.where((torch.arange(T, device=x.device)[:, None] < lengths)[:, :, None], x, torch.zeros_like(x))
     before = x.new_zeros(k - 1 - look_ahead, B, D) if context is None else context.transpose(0, 1)
     padded = torch.cat([before, x, x.new_zeros(look_ahead, B, D)])
-    return sum(padded[j : j + T] @ weight[:, j].T for j in range(k))
+    columns = [padded[j : j + T] @ weight[:, j].T for j in range(k)]
+    return sum(columns[1:], columns[0])
 
 
-def activate(gates, pooling, bias=None, *, zoneout=0.0, seed=None):
+def activate(
+    gates: Tensor, pooling: str, bias: Maybe = None, *, zoneout: float = 0.0, seed: Maybe = None
+) -> list[Tensor]:
     """Eq. 1 and 6: non-linearities, and zoneout as f = 1 (with ifo also i = 0) on a random subset of channels.
 
     Args:
@@ -80,6 +103,7 @@ def activate(gates, pooling, bias=None, *, zoneout=0.0, seed=None):
     z, *others = gates.chunk(len(pooling) + 1, dim=-1)
     activated = [torch.tanh(z), *map(torch.sigmoid, others)]
     if zoneout > 0:
+        assert seed is not None
         zoned = zoned_channels(seed, activated[0].shape, zoneout)
         activated[1] = torch.where(zoned, torch.ones_like(z), activated[1])
         if pooling == "ifo":
@@ -87,8 +111,18 @@ def activate(gates, pooling, bias=None, *, zoneout=0.0, seed=None):
     return activated
 
 
-def pool(gates, c0=None, *, bias=None, pooling="fo", zoneout=0.0, seed=None, reverse=False, lengths=None):
+def pool(
+    gates: Tensor,
+    c0: Maybe = None,
+    *,
+    bias: Maybe = None,
+    pooling: str = "fo",
+    zoneout: float = 0.0,
+    seed: Maybe = None,
+    reverse: bool = False,
+    lengths: Maybe = None,
+) -> tuple[Tensor, Tensor]:
     """From pre-activations to (h, last cells): `activate`, then the pooling of that name."""
-    pools = {"f": f_pool, "fo": fo_pool, "ifo": ifo_pool}
+    pools: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {"f": f_pool, "fo": fo_pool, "ifo": ifo_pool}
     activated = activate(gates, pooling, bias, zoneout=zoneout, seed=seed)
     return pools[pooling](*activated, c0, reverse=reverse, lengths=lengths)

@@ -32,5 +32,5 @@ def zoned_channels(seed: Tensor, shape: tuple[int, int, int] | torch.Size, proba
     count = torch.arange(max(T, B, H), device=seed.device)
     t, b, block = count[:T, None, None], count[None, :B, None], count[None, None, : (H + 3) // 4]
     words = philox((block, b, t & MASK, t >> 32), (seed & MASK, (seed >> 32) & MASK))
-    words = [word.expand(T, B, block.shape[-1]) for word in words]
-    return torch.stack(words, dim=-1).flatten(2)[..., :H] < int(probability * 2**32 + 0.5)
+    whole = [word.expand(T, B, block.shape[-1]) for word in words]
+    return torch.stack(whole, dim=-1).flatten(2)[..., :H] < int(probability * 2**32 + 0.5)

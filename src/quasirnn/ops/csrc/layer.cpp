@@ -1,40 +1,18 @@
-// Operators quasirnn::layer and quasirnn::layer_backward: convolution over time and pooling, chunk by chunk.
-//
-// A chunk is some hundred rows (t, b). Its windows are copied side by side, multiplied with the weight into a buffer that
-// stays in cache, and pooled there. Nothing the size of the windows or of the gates is made for the whole sequence,
-// except the gates that the backward needs, which are computed in their place.
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-#include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
-
-#include <cstring>
-
-#include "pool.h"
+// Operators quasirnn::layer and quasirnn::layer_backward; their contract is in ops/operators.py.
+#include "layer.h"
 #include "tensors.h"
 
 namespace quasirnn {
 namespace {
 
-// Rows of one chunk: forward, few enough for windows and gates to stay in cache; backward, enough that adding up the
-// weight's gradient from chunk to chunk costs little.
-constexpr int64_t kForwardRows = 512;
-constexpr int64_t kBackwardRows = 4096;
-
-// Column j of the window of step t is x[t + shift(j)].
-struct Window {
-  int64_t k, look_ahead;
-  bool reverse;
-
-  int64_t left() const { return k - 1 - look_ahead; }
-  int64_t shift(int64_t j) const { return reverse ? left() - j : j - left(); }
-};
+// Rows of one chunk backward: enough that adding up the weight's gradient from chunk to chunk costs little.
+constexpr int64_t kBackwardRows = 2048;
 
 struct LayerShape {
   PoolShape pool;
   Window window;
   int64_t D;
   ScalarType type;
-
-  int64_t chunk(int64_t rows) const { return std::max<int64_t>(1, rows / std::max<int64_t>(1, pool.B)); }
 };
 
 LayerShape layer_shape(const Tensor& x, const Tensor& weight, const Maybe& context, const Maybe& lengths, int64_t kinds,
@@ -55,76 +33,28 @@ LayerShape layer_shape(const Tensor& x, const Tensor& weight, const Maybe& conte
   return {PoolShape{T, B, W / kinds, kinds, reverse, lengths_of(lengths, T, B)}, Window{k, look_ahead, reverse}, D, type};
 }
 
-// A matrix in memory that is owned elsewhere.
-struct Matrix {
-  const void* at;
-  int64_t rows, columns, row_stride, column_stride;
-
-  Matrix transposed() const { return {at, columns, rows, column_stride, row_stride}; }
-};
-
-class Multiplier {
+// Adds up the weight's gradient over chunks; in float where the type has 16 bits, which would round every sum.
+template <class S>
+class WeightGradient {
  public:
-  explicit Multiplier(ScalarType type)
-      : type_(torch::stable::detail::to<int32_t>(torch::stable::detail::from(type))) {}
+  WeightGradient(const Multiplier& multiply, S* out, int64_t rows, int64_t columns)
+      : multiply_(multiply), out_{out, rows, columns, columns, 1}, sum_(kIsWide<S> ? 0 : rows * columns, 0.0f) {}
 
-  // out = a b, or out += a b.
-  void operator()(const Matrix& out, const Matrix& a, const Matrix& b, bool add) const {
-    if (out.rows == 0 || out.columns == 0 || a.columns == 0) return;
-    const Tensor to = wrap(out), left = wrap(a), right = wrap(b);
-    if (add) {
-      STABLE_TORCH_ERROR_CODE_CHECK(
-          aoti_torch_cpu_addmm_out(to.get(), to.get(), left.get(), right.get(), 1.0, 1.0));
-    } else {
-      STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_cpu_mm_out(to.get(), left.get(), right.get()));
+  void add(const Matrix& grad_gates, const Matrix& windows) {
+    S* out = static_cast<S*>(const_cast<void*>(out_.at));
+    multiply_(out_, grad_gates.transposed(), windows, kIsWide<S> && begun_);
+    begun_ = true;
+    if constexpr (!kIsWide<S>) {
+      for (size_t n = 0; n < sum_.size(); ++n) out[n] = static_cast<S>(sum_[n] += static_cast<float>(out[n]));
     }
   }
 
  private:
-  Tensor wrap(const Matrix& m) const {
-    const int64_t sizes[] = {m.rows, m.columns};
-    const int64_t strides[] = {m.row_stride, m.column_stride};
-    AtenTensorHandle handle;
-    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_create_tensor_from_blob(
-        const_cast<void*>(m.at), 2, sizes, strides, 0, type_, aoti_torch_device_type_cpu(), 0, &handle));
-    return Tensor(handle);
-  }
-
-  int32_t type_;
+  const Multiplier& multiply_;
+  const Matrix out_;
+  bool begun_ = false;
+  std::vector<float> sum_;
 };
-
-// The windows of the steps [begin, end), one row of k * D for each (t, b). What lies outside a row's own length is zero
-// and never read.
-template <class S>
-void copy_windows(const LayerShape& shape, const S* x, const S* context, int64_t begin, int64_t end, S* windows) {
-  const int64_t B = shape.pool.B, D = shape.D, k = shape.window.k;
-  const int64_t grain = std::max<int64_t>(1, 16384 / (k * D + 1));
-  torch::stable::parallel_for(begin * B, end * B, grain, [&](int64_t first, int64_t last) {
-    for (int64_t row = first; row < last; ++row) {
-      const int64_t t = row / B, b = row % B;
-      S* to = windows + (row - begin * B) * k * D;
-      for (int64_t j = 0; j < k; ++j, to += D) {
-        const int64_t from = t + shape.window.shift(j);
-        if (from >= 0 && from < shape.pool.length(b)) {
-          std::memcpy(to, x + (from * B + b) * D, D * sizeof(S));
-        } else if (from < 0 && context != nullptr) {
-          std::memcpy(to, context + (b * (k - 1) + (k - 1 + from)) * D, D * sizeof(S));
-        } else {
-          std::fill_n(to, D, S(0));
-        }
-      }
-    }
-  });
-}
-
-template <class S>
-void zero_padding(const PoolShape& shape, int64_t D, S* x) {
-  for (int64_t t = 0; shape.lengths != nullptr && t < shape.T; ++t) {
-    for (int64_t b = 0; b < shape.B; ++b) {
-      if (t >= shape.length(b)) std::fill_n(x + (t * shape.B + b) * D, D, S(0));
-    }
-  }
-}
 
 }  // namespace
 
@@ -133,34 +63,19 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> layer(
     int64_t kinds, int64_t look_ahead, bool reverse, bool keep) {
   const LayerShape shape = layer_shape(x, weight, context, lengths, kinds, look_ahead, reverse);
   const PoolShape& pool = shape.pool;
-  const int64_t T = pool.T, B = pool.B, W = pool.width(), K = shape.window.k * shape.D;
-  Tensor state = start_state(c0, B, pool.H, shape.type, x);
-  Tensor h = empty({T, B, pool.H}, shape.type, x);
-  Tensor c = keep && kinds != kF ? empty({T, B, pool.H}, shape.type, x) : empty({0}, shape.type, x);
-  Tensor activated = keep ? empty({T, B, W}, shape.type, x) : empty({0}, shape.type, x);
-  const int64_t steps = std::min(T, shape.chunk(kForwardRows));
-  Tensor windows = shape.window.k > 1 ? empty({steps * B, K}, shape.type, x) : empty({0}, shape.type, x);
-  Tensor buffer = keep ? empty({0}, shape.type, x) : empty({steps * B, W}, shape.type, x);
+  const int64_t T = pool.T, B = pool.B, W = pool.width();
+  Tensor state = start_state(c0, B, pool.H, shape.type);
+  Tensor h = empty({T, B, pool.H}, shape.type);
+  Tensor c = keep && kinds != kF ? empty({T, B, pool.H}, shape.type) : empty({0}, shape.type);
+  Tensor activated = keep ? empty({T, B, W}, shape.type) : empty({0}, shape.type);
   with_type(shape.type, [&]<class S>() {
     const Bias<S> added(bias, shape.type, B, W);
     const PoolForward<S> pass{pool, zoneout_of(zoneout, seed), added.rows, added.stride,
-                              mutable_data<Compute<S>>(state), mutable_data<S>(h),
+                              mutable_data<Compute<S>>(state), pool.H, mutable_data<S>(h), pool.H,
                               keep ? mutable_data<S>(activated) : nullptr,
                               keep && kinds != kF ? mutable_data<S>(c) : nullptr};
-    const Multiplier multiply(shape.type);
-    const Matrix transposed_weight = Matrix{weight.const_data_ptr(), W, K, K, 1}.transposed();
-    for (int64_t done = 0; done < T; done += steps) {
-      const int64_t n = std::min(steps, T - done);
-      const int64_t begin = reverse ? T - done - n : done;
-      const S* rows = data<S>(x) + begin * B * shape.D;
-      if (shape.window.k > 1) {
-        copy_windows<S>(shape, data<S>(x), data<S>(context), begin, begin + n, mutable_data<S>(windows));
-        rows = data<S>(windows);
-      }
-      S* gates = keep ? mutable_data<S>(activated) + begin * B * W : mutable_data<S>(buffer);
-      multiply(Matrix{gates, n * B, W, W, 1}, Matrix{rows, n * B, K, K, 1}, transposed_weight, false);
-      pass.run(Span{begin, begin + n, reverse}, gates);
-    }
+    run_layer<S>(Input<S>{data<S>(x), shape.D, shape.D, data<S>(context)}, data<S>(weight), shape.window, pass,
+                 Multiplier(shape.type));
   });
   return {h, state, c, activated};
 }
@@ -179,68 +94,35 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
   check(grad_c, "grad_c", shape.type, {T, B, H});
   check(grad_activated, "grad_activated", shape.type, {T, B, W});
   STD_TORCH_CHECK(bias_rows == 0 || bias_rows == 1 || bias_rows == B, "quasirnn: bias_rows must be 0, 1 or B");
-  Tensor carry = start_state(grad_c_last, B, H, shape.type, x);
-  Tensor grad_weight = empty({W, k, D}, shape.type, x);
-  Tensor grad_x = need_x ? empty({T, B, D}, shape.type, x) : empty({0}, shape.type, x);
-  Tensor grad_context = context ? torch::stable::new_zeros(x, {B, k - 1, D}) : empty({0}, shape.type, x);
-  Tensor grad_bias = empty({0}, shape.type, x);
-  // Padding may hold anything, NaN included, and zero times NaN would reach the weight's gradient.
-  const Tensor clean = lengths ? torch::stable::clone(x) : x;
+  Tensor carry = start_state(grad_c_last, B, H, shape.type);
+  Tensor grad_weight = B > 0 ? empty({W, k, D}, shape.type) : zeros({W, k, D}, shape.type);
+  Tensor grad_x = need_x ? zeros({T, B, D}, shape.type) : empty({0}, shape.type);
+  Tensor grad_context = context ? zeros({B, k - 1, D}, shape.type) : empty({0}, shape.type);
+  Tensor grad_bias = empty({0}, shape.type);
   with_type(shape.type, [&]<class S>() {
-    if (lengths) zero_padding(pool, D, mutable_data<S>(clean));
     std::vector<double> sums(B * W, 0.0);
     const PoolBackward<S> pass{pool, data<S>(activated), data<S>(c), data<Compute<S>>(c0), data<S>(grad_h),
                                data<S>(grad_c), data<S>(grad_activated), mutable_data<Compute<S>>(carry), sums.data()};
-    // Sums over chunks would be rounded to 16 bits each time: those types go in one piece.
-    const int64_t steps = kIsWide<S> ? std::min(T, shape.chunk(kBackwardRows)) : T;
-    const Tensor buffer = empty({steps * B, W}, shape.type, x);
-    S* gates = mutable_data<S>(buffer);
+    const Input<S> input{data<S>(x), D, D, data<S>(context)};
+    const InputGradient<S> gradient{need_x ? mutable_data<S>(grad_x) : nullptr, D,
+                                    context ? mutable_data<S>(grad_context) : nullptr};
+    const int64_t steps = steps_per_chunk(kBackwardRows, T, B);
+    const Scratch<S> gates(steps * B * W), windows(steps * B * k * D);
     const Multiplier multiply(shape.type);
-    const auto weight_column = [&](const Tensor& w, int64_t j) {
-      return Matrix{static_cast<const S*>(w.const_data_ptr()) + j * D, W, D, k * D, 1};
-    };
-    std::vector<char> weight_begun(k, 0);
-    const auto to_weight = [&](int64_t j, const Matrix& grad_gates, const Matrix& inputs) {
-      multiply(weight_column(grad_weight, j), grad_gates.transposed(), inputs, weight_begun[j]);
-      weight_begun[j] = 1;
-    };
-    bool x_begun = steps < T;
-    if (need_x && x_begun) torch::stable::zero_(grad_x);
+    WeightGradient<S> weight_gradient(multiply, mutable_data<S>(grad_weight), W, k * D);
+    const Matrix all_weights{data<S>(weight), W, k * D, k * D, 1};
     for (int64_t done = 0; done < T; done += steps) {
       const int64_t n = std::min(steps, T - done);
       const int64_t begin = reverse ? done : T - done - n, end = begin + n;
-      pass.run(Span{begin, end, !reverse}, gates);
-      const auto gate_rows = [&](int64_t from, int64_t to) {
-        return Matrix{gates + (from - begin) * B * W, (to - from) * B, W, W, 1};
-      };
-      // The column that does not shift comes first: it reaches every step, and the others add to it.
-      for (int64_t turn = 0; turn < k; ++turn) {
-        const int64_t j = (shape.window.left() + turn) % k;
-        const int64_t shift = shape.window.shift(j);
-        const int64_t from = std::max(begin, -shift), to = std::min(end, T - shift);
-        if (from < to) {
-          const int64_t offset = (from + shift) * B * D;
-          to_weight(j, gate_rows(from, to), Matrix{data<S>(clean) + offset, (to - from) * B, D, D, 1});
-          if (need_x) {
-            multiply(Matrix{data<S>(grad_x) + offset, (to - from) * B, D, D, 1}, gate_rows(from, to),
-                     weight_column(weight, j), x_begun);
-            x_begun = true;
-          }
-        }
-        for (int64_t t = begin; context && t < std::min(end, -shift); ++t) {
-          const int64_t offset = (k - 1 + t + shift) * D;
-          to_weight(j, gate_rows(t, t + 1), Matrix{data<S>(*context) + offset, B, D, (k - 1) * D, 1});
-          multiply(Matrix{data<S>(grad_context) + offset, B, D, (k - 1) * D, 1}, gate_rows(t, t + 1),
-                   weight_column(weight, j), true);
-        }
-      }
+      pass.run(Span{begin, end, !reverse}, gates.data());
+      const Matrix grad_gates{gates.data(), n * B, W, W, 1}, rows{windows.data(), n * B, k * D, k * D, 1};
+      copy_windows<S>(pool, shape.window, input, begin, end, windows.data());
+      weight_gradient.add(grad_gates, rows);
+      if (!need_x && !context) continue;
+      const auto [grad_windows, owner] = multiply.template fastest<S>(rows, grad_gates, all_weights);
+      add_windows<S>(pool, shape.window, grad_windows, begin, end, gradient);
     }
-    for (int64_t j = 0; j < k; ++j) {
-      if (weight_begun[j] && B > 0) continue;
-      for (int64_t row = 0; row < W; ++row) std::fill_n(mutable_data<S>(grad_weight) + (row * k + j) * D, D, S(0));
-    }
-    if (need_x) zero_padding(pool, D, mutable_data<S>(grad_x));
-    if (bias_rows > 0) grad_bias = finish_grad_bias<S>(sums, bias_rows, B, W, x, shape.type);
+    if (bias_rows > 0) grad_bias = finish_grad_bias<S>(sums, bias_rows, B, W, shape.type);
   });
   return {grad_x, grad_weight, grad_bias, grad_context, carry};
 }

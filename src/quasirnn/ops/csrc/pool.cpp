@@ -16,14 +16,14 @@ PoolResult pool(Tensor gates, Maybe bias, Maybe c0, Maybe lengths, Maybe seed, d
   const int64_t T = gates.size(0), B = gates.size(1), W = gates.size(2), H = W / kinds;
   check(gates, "gates", type, {T, B, W});
   PoolShape shape{T, B, H, kinds, reverse, lengths_of(lengths, T, B)};
-  Tensor state = start_state(c0, B, H, type, gates);
-  Tensor h = empty({T, B, H}, type, gates);
-  Tensor c = keep && kinds != kF ? empty({T, B, H}, type, gates) : empty({0}, type, gates);
-  Tensor activated = keep ? empty({T, B, W}, type, gates) : empty({0}, type, gates);
+  Tensor state = start_state(c0, B, H, type);
+  Tensor h = empty({T, B, H}, type);
+  Tensor c = keep && kinds != kF ? empty({T, B, H}, type) : empty({0}, type);
+  Tensor activated = keep ? empty({T, B, W}, type) : empty({0}, type);
   with_type(type, [&]<class S>() {
     const Bias<S> added(bias, type, B, W);
     PoolForward<S> pass{shape, zoneout_of(zoneout, seed), added.rows, added.stride,
-                        mutable_data<Compute<S>>(state), mutable_data<S>(h),
+                        mutable_data<Compute<S>>(state), H, mutable_data<S>(h), H,
                         keep ? mutable_data<S>(activated) : nullptr,
                         keep && kinds != kF ? mutable_data<S>(c) : nullptr};
     pass.run(Span{0, T, reverse}, data<S>(gates));
@@ -47,15 +47,15 @@ std::tuple<Tensor, Tensor, Tensor> pool_backward(
   check(grad_activated, "grad_activated", type, {T, B, W});
   STD_TORCH_CHECK(bias_rows == 0 || bias_rows == 1 || bias_rows == B, "quasirnn: bias_rows must be 0, 1 or B");
   PoolShape shape{T, B, H, kinds, reverse, lengths_of(lengths, T, B)};
-  Tensor carry = start_state(grad_c_last, B, H, type, activated);
-  Tensor grad_gates = empty({T, B, W}, type, activated);
-  Tensor grad_bias = empty({0}, type, activated);
+  Tensor carry = start_state(grad_c_last, B, H, type);
+  Tensor grad_gates = empty({T, B, W}, type);
+  Tensor grad_bias = empty({0}, type);
   with_type(type, [&]<class S>() {
     std::vector<double> sums(B * W, 0.0);
     PoolBackward<S> pass{shape, data<S>(activated), data<S>(c), data<Compute<S>>(c0), data<S>(grad_h),
                          data<S>(grad_c), data<S>(grad_activated), mutable_data<Compute<S>>(carry), sums.data()};
     pass.run(Span{0, T, !reverse}, mutable_data<S>(grad_gates));
-    if (bias_rows > 0) grad_bias = finish_grad_bias<S>(sums, bias_rows, B, W, activated, type);
+    if (bias_rows > 0) grad_bias = finish_grad_bias<S>(sums, bias_rows, B, W, type);
   });
   return {grad_gates, grad_bias, carry};
 }

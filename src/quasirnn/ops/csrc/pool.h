@@ -38,8 +38,10 @@ struct PoolForward {
   Zoneout zoneout;
   const C* bias;        // (1 or B, gates * H)
   int64_t bias_stride;  // 0 or gates * H
-  C* state;             // (B, H), in: initial cells, out: last cells
-  S* h;                 // (T, B, H)
+  C* state;             // rows of H, in: initial cells, out: last cells
+  int64_t state_stride;
+  S* h;                 // rows (t, b) of H
+  int64_t h_stride;
   S* activated;         // (T, B, gates * H) or null
   S* c;                 // (T, B, H) or null
 
@@ -68,8 +70,8 @@ struct PoolForward {
     leaf.gates = rows.in(gates, n, shape.gates);
     leaf.bias = bias + b * bias_stride + j;
     leaf.stride = shape.H;
-    leaf.state = state + b * shape.H + j;
-    leaf.h = rows.out(h + shape.cell(t, b, j));
+    leaf.state = state + b * state_stride + j;
+    leaf.h = rows.out(h + (t * shape.B + b) * h_stride + j);
     leaf.activated = rows.out(activated != nullptr ? activated + shape.gate(t, b, j) : nullptr, shape.gates);
     leaf.c = rows.out(c != nullptr ? c + shape.cell(t, b, j) : nullptr);
     leaf.random = zoneout.on ? random : nullptr;
@@ -80,7 +82,7 @@ struct PoolForward {
   }
 
   void padding(int64_t t, int64_t b, int64_t j, int64_t n) const {
-    std::fill_n(h + shape.cell(t, b, j), n, S(0));
+    std::fill_n(h + (t * shape.B + b) * h_stride + j, n, S(0));
     if (c != nullptr) std::fill_n(c + shape.cell(t, b, j), n, S(0));
     if (activated == nullptr) return;
     for (int64_t g = 0; g < shape.gates; ++g) std::fill_n(activated + shape.gate(t, b, j) + g * shape.H, n, S(0));

@@ -27,8 +27,8 @@ RecurrenceShape recurrence_shape(const Tensor& f, const Tensor& z, const Maybe& 
 std::tuple<Tensor, Tensor> recurrence(Tensor f, Tensor z, Maybe i, Maybe c0, Maybe lengths, int64_t weight,
                                       bool reverse) {
   const auto [type, shape] = recurrence_shape(f, z, i, lengths, weight, reverse);
-  Tensor state = start_state(c0, shape.B, shape.H, type, f);
-  Tensor c = empty({shape.T, shape.B, shape.H}, type, f);
+  Tensor state = start_state(c0, shape.B, shape.H, type);
+  Tensor c = empty({shape.T, shape.B, shape.H}, type);
   with_type(type, [&, &shape = shape]<class S>() {
     using C = Compute<S>;
     C* cells = mutable_data<C>(state);
@@ -63,10 +63,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> recurrence_backward(
   check(c, "c", type, {shape.T, shape.B, shape.H});
   check(c0, "c0", state_type(type), {shape.B, shape.H});
   check(grad_c, "grad_c", type, {shape.T, shape.B, shape.H});
-  Tensor carry = start_state(grad_c_last, shape.B, shape.H, type, f);
-  Tensor grad_f = empty({shape.T, shape.B, shape.H}, type, f);
-  Tensor grad_z = empty({shape.T, shape.B, shape.H}, type, f);
-  Tensor grad_i = i ? empty({shape.T, shape.B, shape.H}, type, f) : empty({0}, type, f);
+  Tensor carry = start_state(grad_c_last, shape.B, shape.H, type);
+  Tensor grad_f = empty({shape.T, shape.B, shape.H}, type);
+  Tensor grad_z = empty({shape.T, shape.B, shape.H}, type);
+  Tensor grad_i = i ? empty({shape.T, shape.B, shape.H}, type) : empty({0}, type);
   with_type(type, [&, &shape = shape]<class S>() {
     using C = Compute<S>;
     const S *f_in = data<S>(f), *z_in = data<S>(z), *i_in = data<S>(i), *c_in = data<S>(c), *g_in = data<S>(grad_c);

@@ -4,6 +4,7 @@
 #include <torch/headeronly/util/BFloat16.h>
 #include <torch/headeronly/util/Half.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -25,6 +26,8 @@ template <class S>
 void widen(const S* in, Compute<S>* out, int64_t n) {
   if constexpr (std::is_same_v<S, BFloat16>) {
     widen_bfloat16(reinterpret_cast<const uint16_t*>(in), out, n);
+  } else if constexpr (kIsWide<S>) {
+    std::copy_n(in, n, out);
   } else {
     for (int64_t j = 0; j < n; ++j) out[j] = static_cast<Compute<S>>(in[j]);
   }
@@ -34,6 +37,8 @@ template <class S>
 void narrow(const Compute<S>* in, S* out, int64_t n) {
   if constexpr (std::is_same_v<S, BFloat16>) {
     narrow_bfloat16(in, reinterpret_cast<uint16_t*>(out), n);
+  } else if constexpr (kIsWide<S>) {
+    std::copy_n(in, n, out);
   } else {
     for (int64_t j = 0; j < n; ++j) out[j] = static_cast<S>(in[j]);
   }

@@ -7,6 +7,8 @@
 #include <torch/headeronly/core/ScalarType.h>
 #include <torch/headeronly/util/Exception.h>
 
+#include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <optional>
 #include <sstream>
@@ -67,8 +69,24 @@ T* mutable_data(const Tensor& t) {
   return static_cast<T*>(t.mutable_data_ptr());
 }
 
-inline Tensor empty(std::initializer_list<int64_t> sizes, ScalarType type, const Tensor& like) {
-  return torch::stable::new_empty(like, std::vector<int64_t>(sizes), type);
+// Uninitialised memory on the CPU. By the direct call: through the dispatcher each would cost a step 2 us more.
+inline Tensor empty(std::initializer_list<int64_t> sizes, ScalarType type) {
+  std::array<int64_t, 3> strides{};
+  int64_t stride = 1;
+  for (int64_t d = static_cast<int64_t>(sizes.size()) - 1; d >= 0; --d) {
+    strides[d] = stride;
+    stride *= std::max<int64_t>(1, sizes.begin()[d]);
+  }
+  AtenTensorHandle made;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
+      sizes.size(), sizes.begin(), strides.data(), torch::stable::detail::to<int32_t>(torch::stable::detail::from(type)),
+      aoti_torch_device_type_cpu(), 0, &made));
+  return Tensor(made);
+}
+
+inline Tensor zeros(std::initializer_list<int64_t> sizes, ScalarType type) {
+  Tensor made = empty(sizes, type);
+  return torch::stable::zero_(made);
 }
 
 // Checked lengths, or null. Values out of 1..T would read and write out of bounds.
@@ -104,10 +122,14 @@ struct Bias {
   int64_t stride;
 
   Bias(const Maybe& bias, ScalarType type, int64_t B, int64_t width) {
-    const int64_t n = bias ? bias->size(0) : 1;
-    STD_TORCH_CHECK(n == 1 || n == B, "quasirnn: bias must have 1 or B = ", B, " rows, got ", n);
-    check(bias, "bias", type, {n, width});
-    stride = n == 1 ? 0 : width;
+    const bool shared = !bias || bias->dim() == 1;
+    const int64_t n = shared ? 1 : B;
+    if (shared) {
+      check(bias, "bias", type, {width});
+    } else {
+      check(bias, "bias", type, {B, width});
+    }
+    stride = shared ? 0 : width;
     if constexpr (kIsWide<S>) {
       if (bias) {
         rows = data<S>(*bias);
@@ -122,9 +144,8 @@ struct Bias {
 
 // Sums over the batch where the bias was shared by it, and narrows.
 template <class S>
-Tensor finish_grad_bias(const std::vector<double>& sums, int64_t bias_rows, int64_t B, int64_t width, const Tensor& like,
-                        ScalarType type) {
-  Tensor out = empty({bias_rows, width}, type, like);
+Tensor finish_grad_bias(const std::vector<double>& sums, int64_t bias_rows, int64_t B, int64_t width, ScalarType type) {
+  Tensor out = empty({bias_rows, width}, type);
   S* to = mutable_data<S>(out);
   for (int64_t r = 0; r < bias_rows; ++r) {
     for (int64_t j = 0; j < width; ++j) {
@@ -137,11 +158,9 @@ Tensor finish_grad_bias(const std::vector<double>& sums, int64_t bias_rows, int6
 }
 
 // The running state: c0 copied, or zeros.
-inline Tensor start_state(const Maybe& c0, int64_t B, int64_t H, ScalarType type, const Tensor& like) {
+inline Tensor start_state(const Maybe& c0, int64_t B, int64_t H, ScalarType type) {
   check(c0, "c0", state_type(type), {B, H});
-  if (c0) return torch::stable::clone(*c0);
-  Tensor state = empty({B, H}, state_type(type), like);
-  return torch::stable::zero_(state);
+  return c0 ? torch::stable::clone(*c0) : zeros({B, H}, state_type(type));
 }
 
 // Calls f.template operator()<S>() with the C++ type of the tensor's elements.
