@@ -1,0 +1,39 @@
+"""What every test relies on: one torch thread per worker, fixed seeds, and the worst cells shown at the end."""
+
+import pytest
+import torch
+
+# Workers would fight over the cores otherwise.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _fixed_seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def worst_cell(record_property):
+    """Call it with (guarantee, ratio of error to bound, where): the worst of each guarantee is printed at the end."""
+
+    def record(guarantee: str, ratio: float, where: str) -> None:
+        record_property("worst cell", (guarantee, float(ratio), where))
+
+    return record
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Properties travel with the reports, so this also sees what parallel workers found."""
+    worst: dict[str, tuple[float, str]] = {}
+    cells: dict[str, int] = {}
+    for category in ("passed", "failed"):
+        for report in terminalreporter.getreports(category):
+            for name, value in report.user_properties if report.when == "call" else ():
+                if name == "worst cell":
+                    guarantee, ratio, where = value
+                    cells[guarantee] = cells.get(guarantee, 0) + 1
+                    worst[guarantee] = max(worst.get(guarantee, (0.0, "")), (ratio, where))
+    if worst:
+        terminalreporter.section("worst cells: error / bound")
+    for guarantee, (ratio, where) in sorted(worst.items()):
+        terminalreporter.line(f"{guarantee} ({cells[guarantee]} tests): {ratio:.2f} at {where}")

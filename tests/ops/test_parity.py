@@ -1,0 +1,85 @@
+"""Every function on this back end against the float64 reference: outputs, last state, every gradient.
+
+The bound is in bound.py. By default a sample that covers every pair of settings; `-m full` takes the whole grid. The
+worst cell of each type is printed at the end.
+"""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ops.bound import check
+from ops.cases import POOLINGS, Case, inputs, pairwise, public, results
+
+SWITCH = (False, True)
+TIMES, BATCHES, CHANNELS, WIDTHS = (1, 2, 3, 63, 257), (1, 3, 20), (1, 5, 33, 320), (1, 2, 3, 6)
+COMMON = {"T": TIMES, "B": BATCHES, "H": CHANNELS, "reverse": SWITCH, "lengths": SWITCH, "state": SWITCH}
+FUSED = {"pooling": POOLINGS, "zoneout": (0.0, 0.3), "bias": ("none", "one", "rows")}
+LAYER = {"k": WIDTHS, "D": (1, 7, 40), "look_ahead": SWITCH, "gates": SWITCH}
+SAMPLE = [
+    *(Case("layer", **row) for row in pairwise(1, **COMMON, **FUSED, **LAYER)),
+    *(Case("fused", **row) for row in pairwise(2, **COMMON, **FUSED)),
+    *(Case("gated", **row) for row in pairwise(3, **COMMON, pooling=POOLINGS)),
+    *(Case("linear", **row) for row in pairwise(4, **COMMON)),
+]
+
+
+def test_sample_covers_what_it_claims():
+    assert any(case.T == 257 and case.H == 33 for case in SAMPLE if case.function == "layer")
+    for function in ("layer", "fused", "gated", "linear"):
+        cells = {(case.T, case.H) for case in SAMPLE if case.function == function}
+        assert cells == set(itertools.product(TIMES, CHANNELS))
+
+
+@pytest.mark.parametrize("case", SAMPLE, ids=str)
+def test_guarantee_right_float32(case, worst_cell):
+    check(case, torch.float32, worst_cell)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("case", SAMPLE[::3], ids=str)
+def test_guarantee_right_16_bit(case, dtype, worst_cell):
+    check(case, dtype, worst_cell)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("function", ["layer", "fused", "gated", "linear"])
+def test_state_is_float32_for_16_bit_gates(function, dtype):
+    case = Case(function, T=9, B=2, H=5, state=True)
+    out = public(case, inputs(case, dtype))
+    assert (out["h"].dtype, out["c_last"].dtype) == (dtype, torch.float32)
+    gradients = results(public, case, inputs(case, dtype))
+    assert all(value.dtype == dtype for name, value in gradients.items() if name.startswith("gradient"))
+
+
+@pytest.mark.parametrize("case", SAMPLE[1::3], ids=str)
+def test_guarantee_right_float64(case, worst_cell):
+    check(case, torch.float64, worst_cell)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("k", WIDTHS)
+@pytest.mark.parametrize(("T", "B", "H"), list(itertools.product(TIMES, BATCHES, CHANNELS)))
+def test_guarantee_right_whole_grid_layer(T, B, H, k, worst_cell):
+    # What the grid does not name (how many inputs, which bias, gates asked for) takes turns.
+    turns = itertools.cycle(itertools.product((7, 1, 40), ("one", "rows", "none"), SWITCH))
+    axes = (POOLINGS, SWITCH, SWITCH, SWITCH, (0.0, 0.3), SWITCH if k > 1 else (False,))
+    for pooling, reverse, lengths, state, zoneout, look_ahead in itertools.product(*axes):
+        D, bias, gates = next(turns)
+        case = Case("layer", T, B, H, pooling, k, D, look_ahead, reverse, lengths, state, zoneout, bias, gates)
+        check(case, torch.float32, worst_cell)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("function", ["fused", "gated", "linear"])
+@pytest.mark.parametrize(("T", "B", "H"), list(itertools.product(TIMES, BATCHES, CHANNELS)))
+def test_guarantee_right_whole_grid_pooling(T, B, H, function, worst_cell):
+    turns = itertools.cycle(("one", "rows", "none"))
+    poolings = ("fo",) if function == "linear" else POOLINGS
+    for pooling, reverse, lengths, state in itertools.product(poolings, SWITCH, SWITCH, SWITCH):
+        case = Case(function, T, B, H, pooling, reverse=reverse, lengths=lengths, state=state, bias=next(turns))
+        check(case, torch.float32, worst_cell)
+        if function == "fused":
+            check(replace(case, zoneout=0.3), torch.float32, worst_cell)

@@ -1,0 +1,168 @@
+"""The compiled operators under AddressSanitizer and UndefinedBehaviorSanitizer: thousands of random calls.
+
+    make sanitize
+
+builds the kernels with both sanitizers and runs this file on them (QUASIRNN_KERNELS). Valid calls go forward and
+backward and are compared with the reference; invalid ones may raise what they like. The sanitizers end the process at
+the first finding, so that the last line is printed only if there was none.
+"""
+
+import argparse
+import os
+import random
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import torch
+
+from ops.cases import POOLINGS, Case, exact, inputs, public, results
+from ops.operator_arguments import arguments, backward_arguments, stack_arguments
+from quasirnn.ops import backends
+
+# Loose: whether results are right to the last digits is the business of tests/ops.
+LOOSE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.float16: 0.1, torch.bfloat16: 0.5}
+
+
+def random_case(draw: random.Random) -> Case:
+    """Mostly small; now and then several chunks of time, or a row of several blocks."""
+    function = draw.choice(("layer", "layer", "fused", "gated", "linear"))
+    T = draw.choice((1, 2, 3, draw.randint(4, 40), draw.randint(4, 40), draw.randint(400, 700)))
+    H = draw.choice((1, 2, draw.randint(3, 20), draw.randint(3, 70), draw.randint(100, 350) if T < 50 else 5))
+    k = draw.choice((1, 2, 3, 6))
+    return Case(
+        function,
+        T,
+        draw.choice((0, 1, 2, 3, draw.randint(1, 21) if T < 50 else 1)),
+        H,
+        draw.choice(POOLINGS),
+        k,
+        D=draw.choice((1, 2, draw.randint(3, 40))),
+        look_ahead=draw.random() < 0.3,
+        reverse=draw.random() < 0.5,
+        lengths=draw.random() < 0.5,
+        state=draw.random() < 0.5,
+        zoneout=draw.choice((0.0, 0.0, 0.3, 1.0)),
+        bias=draw.choice(("none", "one", "rows")),
+        gates=draw.random() < 0.5,
+    )
+
+
+def valid(case: Case, dtype: torch.dtype) -> list[str]:
+    """Forward, backward and, where that is quick, a comparison. Returns what is wrong."""
+    for name, args in (arguments(case, dtype), backward_arguments(case, dtype)):
+        getattr(torch.ops.quasirnn, name)(*args)
+    if case.T * case.B * case.H > 2000 or case.T > 12 or case.B == 0:
+        return []
+    tensors = inputs(case, dtype)
+    found = results(public, case, tensors)
+    truth = results(exact, case, {name: value.double() for name, value in tensors.items()})
+    return [
+        f"{case} {dtype}: {name} is off by {error:.2g}"
+        for name in truth
+        if not (error := (found[name].double() - truth[name]).abs().max())
+        <= LOOSE[dtype] * (1 + truth[name].abs().max())
+    ]
+
+
+def spoiled(value, draw: random.Random):
+    """Something else in an argument's place."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, float):
+        return draw.choice((-0.5, 2.0, float("nan"), float("inf")))
+    if isinstance(value, int):
+        return draw.choice((-1, 0, 1, 2, 3, 4, 5, 99, 2**31, 2**62, -(2**63)))
+    if isinstance(value, list):
+        return draw.choice(([], value[:-1], value + value, [spoiled(each, draw) for each in value]))
+    if value is None:
+        return draw.choice((torch.zeros(3), torch.zeros(2, 2, 2), torch.tensor([1, 1]), torch.zeros(())))
+    if not value.is_floating_point() and value.dim() == 1 and draw.random() < 0.5:
+        return value + draw.choice((-(2**62), -1, 1, 10**6, 2**62))
+    changes = [
+        lambda: None,
+        lambda: value.new_empty(0),
+        lambda: value.new_zeros(()),
+        lambda: value[None],
+        lambda: value.flatten(),
+        lambda: torch.cat([value, value], dim=draw.randrange(max(1, value.dim()))),
+        lambda: value[:-1],
+        lambda: value[..., :0].contiguous(),
+        lambda: value.transpose(0, -1),
+        lambda: value.transpose(0, -1).contiguous(),
+        lambda: value[..., ::2],
+        lambda: value.flatten()[:1].expand(value.shape),
+        lambda: value.to(draw.choice((torch.float64, torch.float16, torch.int64, torch.bool, torch.complex64))),
+    ]
+    return draw.choice(changes)()
+
+
+def refused(name: str, args: list) -> bool:
+    try:
+        getattr(torch.ops.quasirnn, name)(*args)
+    except Exception:  # whatever it is, it is no signal
+        return True
+    return False
+
+
+def invalid(name: str, args: list, draw: random.Random) -> bool:
+    """One or two arguments spoiled. True if the operator refused."""
+    args = list(args)
+    for _ in range(draw.choice((1, 1, 2))):
+        place = draw.randrange(len(args))
+        try:
+            args[place] = spoiled(args[place], draw)
+        except (RuntimeError, IndexError):
+            continue  # this tensor cannot be spoiled in this way
+    return refused(name, args)
+
+
+def without_inputs(draw: random.Random) -> bool:
+    """D = 0 throughout, which no single spoiled argument gives. True if both operators refused."""
+    T, B, k = draw.randint(1, 5), draw.randint(0, 3), draw.randint(1, 3)
+    x, weight = torch.zeros(T, B, 0), torch.zeros(6, k, 0)
+    settings = [None, None, None, None, None, 0.0, 3, 0, False, False]
+    calls = [("layer", [x, weight, *settings]), ("stack", [x, [weight], [], None, 3, False])]
+    return all(refused(name, args) for name, args in calls)
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--shapes", type=int, default=2000, help="how many random shapes")
+    options.add_argument("--seed", type=int, default=1)
+    chosen = options.parse_args()
+    if backends.kernels is None:
+        print(f"sanitize: there are no kernels to run: {backends.reason}", file=sys.stderr)
+        return 2
+    print(f"kernels: {os.environ.get('QUASIRNN_KERNELS', 'the installed ones, not sanitized')}", flush=True)
+    draw = random.Random(chosen.seed)
+    torch.manual_seed(chosen.seed)
+    torch.set_num_threads(2)
+    wrong: list[str] = []
+    tried = rejected = 0
+    for n in range(chosen.shapes):
+        dtype = draw.choice(list(LOOSE))
+        case = random_case(draw)
+        wrong += valid(case, dtype)
+        switches = {"state": draw.random() < 0.5, "bias": draw.random() < 0.5, "dense": draw.random() < 0.5}
+        widths = tuple(draw.choice((1, 2, 3, 6)) for _ in range(draw.randint(1, 4)))
+        stack = stack_arguments(dtype, **switches, T=draw.choice((1, 2, 9, case.T)), B=case.B, widths=widths)
+        torch.ops.quasirnn.stack(*stack)
+        for name, args in (arguments(case, dtype), backward_arguments(case, dtype), ("stack", stack)):
+            for _ in range(3):
+                tried += 1
+                rejected += invalid(name, args, draw)
+        if not without_inputs(draw):
+            wrong.append("D = 0 was not refused")
+        if (n + 1) % 200 == 0:
+            print(f"{n + 1} shapes, {tried} spoiled calls, {rejected} refused", flush=True)
+    for line in wrong:
+        print(line)
+    print(f"{chosen.shapes} shapes forward and backward, {tried} spoiled calls of which {rejected} were refused")
+    print(f"{len(wrong)} findings")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
