@@ -62,9 +62,11 @@ def gpu_kernels() -> tuple[ModuleType | None, str | None]:
     if importlib.util.find_spec("triton") is None:
         return None, "triton is not installed (pip install triton; torch's GPU builds for Linux bring it)"
     try:
-        return importlib.import_module("quasirnn.ops.triton_kernels"), None
+        module = importlib.import_module("quasirnn.ops.triton_kernels")
+        module.require_driver()
     except Exception as error:
-        return None, f"triton is installed but does not load: {error}"
+        return None, f"triton is installed but does not run: {error}"
+    return module, None
 
 
 def register(library: torch.library.Library) -> None:
