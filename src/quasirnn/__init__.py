@@ -1,4 +1,4 @@
-"""quasirnn: the Quasi-Recurrent Neural Network, a replacement for `nn.LSTM` that runs at the speed of its matrix products.
+"""quasirnn: the Quasi-Recurrent Neural Network, for where an LSTM is too slow.
 
 >>> from quasirnn import QRNN
 >>> rnn = QRNN(input_size=32, hidden_size=64, num_layers=2)

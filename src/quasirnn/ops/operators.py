@@ -143,6 +143,16 @@ def _contiguous(grad: Tensor | None) -> Tensor | None:
     return None if grad is None else grad.contiguous()
 
 
+def _kept(activated: Tensor) -> Tensor:
+    """What the forward kept. A graph exported without gradients kept nothing."""
+    if activated.dim() != 3:
+        raise RuntimeError(
+            "quasirnn: this program was traced without gradients, so nothing was kept for the backward. "
+            "Export or compile it with gradients enabled."
+        )
+    return activated
+
+
 def _rows(bias: Tensor | None) -> int:
     """Rows of the bias's gradient: none, one for all, or one for each batch row."""
     return 0 if bias is None else 1 if bias.dim() == 1 else bias.shape[0]
@@ -236,7 +246,7 @@ def _pool_backward(ctx, grad_h, grad_c_last, grad_c, grad_activated):
 
         return (*_replay(forward, (gates, bias, c0), grads), *[None] * 6)
     grad_gates, grad_bias, grad_c0 = torch.ops.quasirnn.pool_backward.default(
-        *map(_contiguous, grads), activated, c, c0, lengths, kinds, reverse, _rows(bias)
+        *map(_contiguous, grads), _kept(activated), c, c0, lengths, kinds, reverse, _rows(bias)
     )
     return grad_gates, None if bias is None else grad_bias.view_as(bias), None if c0 is None else grad_c0, *[None] * 6
 
@@ -264,7 +274,7 @@ def _layer_backward(ctx, grad_h, grad_c_last, grad_c, grad_activated):
         x,
         weight,
         context,
-        activated,
+        _kept(activated),
         c,
         c0,
         lengths,

@@ -183,9 +183,25 @@ def layer(
     reverse: bool,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    x = without(x, padding_of(x, lengths))
-    gates = reference.convolve(x, weight, context, look_ahead=look_ahead, reverse=reverse, lengths=lengths)
+    T, k = x.shape[0], weight.shape[1]
+    padded = _as_read(x, context, k - 1 - look_ahead, look_ahead, reverse, lengths)
+    # Products are made apart and then added: a product that starts from a sum (addmm) rounds it at every step.
+    gates = padded[:T] @ weight[:, 0].T
+    for j in range(1, k):
+        gates += padded[j : j + T] @ weight[:, j].T
+    gates = reference.flip(gates, lengths) if reverse else gates
     return torch.ops.quasirnn.pool(gates, bias, c0, lengths, seed, zoneout, kinds, reverse, keep)
+
+
+def _as_read(
+    x: Tensor, context: Tensor | None, before: int, after: int, reverse: bool, lengths: Tensor | None
+) -> Tensor:
+    """The input in the order it is read, with what stands before its first step and after its last."""
+    x = without(x, padding_of(x, lengths))
+    x = reference.flip(x, lengths) if reverse else x
+    _, B, D = x.shape
+    first = x.new_zeros(before, B, D) if context is None else context.transpose(0, 1)
+    return torch.cat([first, x, x.new_zeros(after, B, D)])
 
 
 def layer_backward(
@@ -209,25 +225,20 @@ def layer_backward(
     grad_gates, grad_bias, grad_c0 = torch.ops.quasirnn.pool_backward(
         grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, kinds, reverse, bias_rows
     )
-    padding = padding_of(x, lengths)
-    k = weight.shape[1]
-    before, after = k - 1 - look_ahead, look_ahead
-    x = without(x, padding)
-    if reverse:
-        x, grad_gates = reference.flip(x, lengths), reference.flip(grad_gates, lengths)
-    T, B, D = x.shape
-    left = x.new_zeros(before, B, D) if context is None else context.transpose(0, 1)
-    padded = torch.cat([left, x, x.new_zeros(after, B, D)])
-    rows = grad_gates.flatten(0, 1)
+    T, k = x.shape[0], weight.shape[1]
+    before = k - 1 - look_ahead
+    padded = _as_read(x, context, before, look_ahead, reverse, lengths)
+    rows = (reference.flip(grad_gates, lengths) if reverse else grad_gates).flatten(0, 1)
     grad_weight = torch.stack([rows.T @ padded[j : j + T].flatten(0, 1) for j in range(k)], dim=1)
     grad_padded = torch.zeros_like(padded)
     for j in range(k):
-        grad_padded[j : j + T] += grad_gates @ weight[:, j]
-    grad_x = grad_padded[before : before + T]
-    grad_x = without(reference.flip(grad_x, lengths) if reverse else grad_x, padding)
+        grad_padded[j : j + T] += (rows @ weight[:, j]).view_as(x)
     grad_context = x.new_empty(0) if context is None else grad_padded[:before].transpose(0, 1).contiguous()
-    grad_x = grad_x.contiguous().clone() if need_x else x.new_empty(0)
-    return grad_x, grad_weight, grad_bias, grad_context, grad_c0
+    if not need_x:
+        return x.new_empty(0), grad_weight, grad_bias, grad_context, grad_c0
+    grad_x = grad_padded[before : before + T]
+    grad_x = without(reference.flip(grad_x, lengths) if reverse else grad_x, padding_of(x, lengths))
+    return grad_x.clone(), grad_weight, grad_bias, grad_context, grad_c0
 
 
 def stack(
