@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ops.cases import Case, inputs, public, results, upstream, variants
+from quasirnn.ops import fo_pool
 
 SIZES = {"T": 9, "B": 4, "H": 5, "k": 3}
 PADDED = [
@@ -89,6 +90,17 @@ def test_a_row_in_company_is_the_row_alone(function):
         found = public(replace(case, B=1, T=length, lengths=False), alone)
         assert torch.equal(found["h"][:, 0], together["h"][:length, b])
         assert torch.equal(found["c_last"][0], together["c_last"][b])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[5, 2, 3], (5, 2, 3), torch.tensor([5, 2, 3], dtype=torch.int32), torch.tensor([5, 0, 2, 0, 3, 0])[::2]],
+    ids=["list", "tuple", "int32", "strided"],
+)
+def test_lengths_in_any_form(given):
+    tensors = inputs(Case("gated", T=5, B=3, H=2), torch.float32)
+    wanted, found = (fo_pool(**tensors, lengths=lengths) for lengths in (torch.tensor([5, 2, 3]), given))
+    assert all(map(torch.equal, wanted, found))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import torch
 
 from ops.bound import check
 from ops.cases import POOLINGS, Case, inputs, pairwise, public, results
+from quasirnn.ops import f_pool
 
 SWITCH = (False, True)
 TIMES, BATCHES, CHANNELS, WIDTHS = (1, 2, 3, 63, 257), (1, 3, 20), (1, 5, 33, 320), (1, 2, 3, 6)
@@ -19,7 +20,7 @@ COMMON = {"T": TIMES, "B": BATCHES, "H": CHANNELS, "reverse": SWITCH, "lengths":
 FUSED = {"pooling": POOLINGS, "zoneout": (0.0, 0.3), "bias": ("none", "one", "rows")}
 LAYER = {"k": WIDTHS, "D": (1, 7, 40), "look_ahead": SWITCH, "gates": SWITCH}
 SAMPLE = [
-    *(Case("layer", **row) for row in pairwise(1, **COMMON, **FUSED, **LAYER)),
+    *(Case("layer", **row) for seed in (1, 5) for row in pairwise(seed, **COMMON, **FUSED, **LAYER)),
     *(Case("fused", **row) for row in pairwise(2, **COMMON, **FUSED)),
     *(Case("gated", **row) for row in pairwise(3, **COMMON, pooling=POOLINGS)),
     *(Case("linear", **row) for row in pairwise(4, **COMMON)),
@@ -35,6 +36,21 @@ def test_sample_covers_what_it_claims():
 
 @pytest.mark.parametrize("case", SAMPLE, ids=str)
 def test_guarantee_right_float32(case, worst_cell):
+    check(case, torch.float32, worst_cell)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("layer", T=3, B=20, H=320, D=320, pooling="ifo", k=6, state=True, gates=True),
+        Case("layer", T=3, B=20, H=320, D=320, pooling="ifo", k=1, reverse=True, state=True),
+        Case("layer", T=63, B=3, H=320, D=320, pooling="fo", k=2, lengths=True),
+        Case("layer", T=3, B=1, H=320, D=320, pooling="f", k=6, look_ahead=True, gates=True),
+    ],
+    ids=str,
+)
+def test_guarantee_right_where_products_are_long(case, worst_cell):
+    """Sums of k * D = 1920 and of 4 * H = 1280 terms, as in a layer of real size: their order matters."""
     check(case, torch.float32, worst_cell)
 
 
@@ -54,6 +70,16 @@ def test_state_is_float32_for_16_bit_gates(function, dtype):
     assert all(value.dtype == dtype for name, value in gradients.items() if name.startswith("gradient"))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+def test_state_keeps_digits_that_16_bits_cannot_hold(dtype):
+    state = torch.tensor([[1 + 2.0**-20]], requires_grad=True)
+    kept = torch.ones(9, 1, 1, dtype=dtype)
+    _, last = f_pool(kept, kept, state)
+    assert torch.equal(last, state)
+    (grad,) = torch.autograd.grad(last, state, torch.tensor([[1 - 2.0**-20]]))
+    assert grad.item() == 1 - 2.0**-20
+
+
 @pytest.mark.parametrize("case", SAMPLE[1::3], ids=str)
 def test_guarantee_right_float64(case, worst_cell):
     check(case, torch.float64, worst_cell)
@@ -64,7 +90,7 @@ def test_guarantee_right_float64(case, worst_cell):
 @pytest.mark.parametrize(("T", "B", "H"), list(itertools.product(TIMES, BATCHES, CHANNELS)))
 def test_guarantee_right_whole_grid_layer(T, B, H, k, worst_cell):
     # What the grid does not name (how many inputs, which bias, gates asked for) takes turns.
-    turns = itertools.cycle(itertools.product((7, 1, 40), ("one", "rows", "none"), SWITCH))
+    turns = itertools.cycle(itertools.product((7, H), ("one", "rows", "none"), SWITCH))
     axes = (POOLINGS, SWITCH, SWITCH, SWITCH, (0.0, 0.3), SWITCH if k > 1 else (False,))
     for pooling, reverse, lengths, state, zoneout, look_ahead in itertools.product(*axes):
         D, bias, gates = next(turns)

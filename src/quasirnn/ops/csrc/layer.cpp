@@ -22,6 +22,7 @@ LayerShape layer_shape(const Tensor& x, const Tensor& weight, const Maybe& conte
   const ScalarType type = x.scalar_type();
   const int64_t T = x.size(0), B = x.size(1), D = x.size(2);
   check(x, "x", type, {T, B, D});
+  STD_TORCH_CHECK(D > 0, "quasirnn: x must have at least one channel, got ", shape_of(x));
   STD_TORCH_CHECK(weight.dim() == 3 && weight.size(0) % kinds == 0 && weight.size(1) >= 1,
                   "quasirnn: weight must have shape (", kinds, " * H, k, D), got ", shape_of(weight));
   const int64_t W = weight.size(0), k = weight.size(1);
@@ -33,27 +34,41 @@ LayerShape layer_shape(const Tensor& x, const Tensor& weight, const Maybe& conte
   return {PoolShape{T, B, W / kinds, kinds, reverse, lengths_of(lengths, T, B)}, Window{k, look_ahead, reverse}, D, type};
 }
 
-// Adds up the weight's gradient over chunks; in float where the type has 16 bits, which would round every sum.
+// Adds up the weight's gradient over chunks. Each chunk's product is made apart and then added, in float where the type has
+// 16 bits: a product that starts from the sum so far would round it at every row.
 template <class S>
 class WeightGradient {
  public:
-  WeightGradient(const Multiplier& multiply, S* out, int64_t rows, int64_t columns)
-      : multiply_(multiply), out_{out, rows, columns, columns, 1}, sum_(kIsWide<S> ? 0 : rows * columns, 0.0f) {}
+  WeightGradient(const Multiplier& multiply, S* out, int64_t rows, int64_t columns, bool one_chunk)
+      : multiply_(multiply), out_(out), rows_(rows), columns_(columns), product_(one_chunk ? 0 : rows * columns),
+        sum_(kIsWide<S> || one_chunk ? 0 : rows * columns) {}
 
   void add(const Matrix& grad_gates, const Matrix& windows) {
-    S* out = static_cast<S*>(const_cast<void*>(out_.at));
-    multiply_(out_, grad_gates.transposed(), windows, kIsWide<S> && begun_);
-    begun_ = true;
-    if constexpr (!kIsWide<S>) {
-      for (size_t n = 0; n < sum_.size(); ++n) out[n] = static_cast<S>(sum_[n] += static_cast<float>(out[n]));
+    S* to = product_.data() == nullptr || (kIsWide<S> && first_) ? out_ : product_.data();
+    multiply_(Matrix{to, rows_, columns_, columns_, 1}, grad_gates.transposed(), windows);
+    if (to != out_) {
+      torch::stable::parallel_for(0, rows_ * columns_, 16384, [&](int64_t begin, int64_t end) {
+        if constexpr (kIsWide<S>) {
+          for (int64_t n = begin; n < end; ++n) out_[n] += to[n];
+        } else {
+          float* sum = sum_.data();
+          for (int64_t n = begin; n < end; ++n) {
+            sum[n] = (first_ ? 0.0f : sum[n]) + static_cast<float>(to[n]);
+            out_[n] = static_cast<S>(sum[n]);
+          }
+        }
+      });
     }
+    first_ = false;
   }
 
  private:
   const Multiplier& multiply_;
-  const Matrix out_;
-  bool begun_ = false;
-  std::vector<float> sum_;
+  S* out_;
+  int64_t rows_, columns_;
+  Scratch<S> product_;
+  Scratch<float> sum_;
+  bool first_ = true;
 };
 
 }  // namespace
@@ -109,7 +124,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
     const int64_t steps = steps_per_chunk(kBackwardRows, T, B);
     const Scratch<S> gates(steps * B * W), windows(steps * B * k * D);
     const Multiplier multiply(shape.type);
-    WeightGradient<S> weight_gradient(multiply, mutable_data<S>(grad_weight), W, k * D);
+    WeightGradient<S> weight_gradient(multiply, mutable_data<S>(grad_weight), W, k * D, steps == T);
     const Matrix all_weights{data<S>(weight), W, k * D, k * D, 1};
     for (int64_t done = 0; done < T; done += steps) {
       const int64_t n = std::min(steps, T - done);

@@ -24,7 +24,7 @@ StackShape stack_shape(const Tensor& x, const std::vector<Tensor>& weights, cons
   const ScalarType type = x.scalar_type();
   StackShape s{x.size(0), x.size(1), x.size(2), weights[0].size(0) / kinds, kinds, static_cast<int64_t>(weights.size())};
   check(x, "x", type, {s.T, s.B, s.D});
-  STD_TORCH_CHECK(s.T > 0 && s.H > 0, "quasirnn: a stack needs at least one step and one channel");
+  STD_TORCH_CHECK(s.T > 0 && s.D > 0 && s.H > 0, "quasirnn: a stack needs at least one step and one channel");
   int64_t width = s.D, context = 0;
   for (int64_t l = 0; l < s.layers; ++l) {
     const int64_t k = weights[l].dim() == 3 ? weights[l].size(1) : 0;
