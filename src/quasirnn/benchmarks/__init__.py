@@ -1,0 +1,1 @@
+"""Timing, and the check that what is timed is right. Knows nothing of training."""

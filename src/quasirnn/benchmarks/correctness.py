@@ -1,0 +1,160 @@
+"""Is what runs here right? Asked before anything is timed, and by `quasirnn doctor`."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quasirnn.nn import QRNN
+from quasirnn.ops import fo_pool, reference
+
+# Poolings and widths in the order of their letters; together with zoneout all that the benchmarks time.
+VARIANTS = [
+    ("fo", 2, 0.0),
+    ("fo", 2, 0.1),
+    ("f", 1, 0.0),
+    ("f", 3, 0.0),
+    ("fo", 6, 0.0),
+    ("ifo", 2, 0.0),
+    ("ifo", 3, 0.1),
+]
+
+# Single steps that are checked: enough for the widest window to be full.
+STEPS = 8
+
+
+class WrongNumbers(RuntimeError):
+    """What was to be timed gives wrong numbers."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The error that comes nearest to what is allowed, or exceeds it most."""
+
+    worst: str  # what has that error: h, c_last or a gradient
+    error: float
+    allowed: float
+
+    @property
+    def ok(self) -> bool:
+        # Written so that a NaN fails.
+        return self.error <= self.allowed
+
+
+def require_right(device: str = "cpu") -> dict[str, Any]:
+    """The worst check of pooling and layers, as a dictionary.
+
+    Raises:
+        WrongNumbers: one of them fails.
+    """
+    checks = [check_pooling(device=device)]
+    checks += [check_layer(pooling, k, zoneout, device=device) for pooling, k, zoneout in VARIANTS]
+    checks.append(check_layer(dtype=torch.float64, device=device))
+    # Large enough for every path that small sizes are spared.
+    checks.append(check_layer(shape=(40, 9, 320, 320), device=device))
+    check = _worst(checks)
+    if not check.ok:
+        raise WrongNumbers(
+            f"the numbers are wrong on this machine, not timing them: {check.worst} is off by {check.error:.1e}, "
+            f"{check.allowed:.1e} is allowed"
+        )
+    return asdict(check)
+
+
+def check_pooling(shape: tuple[int, int, int] = (67, 5, 33), device: str = "cpu", seed: int = 1) -> Check:
+    """Compare float32 fo-pooling, forward and backward, with the equations in float64.
+
+    Allowed is twice the error of the same equations in plain PyTorch in float32, plus 4 eps of the largest value: the
+    kernels may round differently, not worse.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    T, B, H = shape
+    z, f, o = torch.randn(3, T, B, H, generator=generator).unbind()
+    inputs = [z.tanh(), f.sigmoid(), o.sigmoid(), torch.randn(B, H, generator=generator).tanh()]
+    upstream = torch.randn(T, B, H, generator=generator)
+
+    def results(pool: Callable[..., Any], dtype: torch.dtype, where: str) -> dict[str, Tensor]:
+        leaves = [each.to(where, dtype).requires_grad_() for each in inputs]
+        h, c_last = pool(*leaves)
+        gradients = torch.autograd.grad((h * upstream.to(where, dtype)).sum() + c_last.sum(), leaves)
+        values = [h, c_last, *gradients]
+        names = ["h", "c_last", "gradient of z", "gradient of f", "gradient of o", "gradient of c0"]
+        return _named(names, values)
+
+    exact = results(reference.fo_pool, torch.float64, "cpu")
+    plain = results(reference.fo_pool, torch.float32, "cpu")
+    return _compare(results(fo_pool, torch.float32, device), exact, plain, torch.float32)
+
+
+def check_layer(
+    pooling: str = "fo",
+    k: int = 2,
+    zoneout: float = 0.0,
+    *,
+    shape: tuple[int, int, int, int] = (37, 3, 20, 33),
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+    seed: int = 1,
+) -> Check:
+    """Compare a QRNN layer with the equations in float64: training, inference, and inference step by step.
+
+    The bound is that of `check_pooling`. In float64 the equations round as well, in another order: there the sums of
+    k D terms and T steps are allowed 64 eps of the largest value.
+    """
+    T, B, D, H = shape
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(T, B, D, generator=generator)
+    upstream = torch.randn(T, B, H, generator=generator)
+    with torch.random.fork_rng(devices=[] if device == "cpu" else None):
+        torch.manual_seed(seed)
+        rnn = QRNN(D, H, kernel_size=k, pooling=pooling, zoneout=zoneout).to(device, dtype)
+        weights = [rnn.layers[0].weight.detach().cpu(), rnn.layers[0].bias.detach().cpu()]
+        names = ["h", "gradient of x", "gradient of the weight", "gradient of the bias", "h in inference", "h by steps"]
+
+        # The layer draws the seed of its mask as its first random number; the equations get the same one.
+        torch.manual_seed(seed)
+        mask_seed = torch.randint(2**63 - 1, (), device=device).cpu()
+        torch.manual_seed(seed)
+        leaf = x.to(device, dtype).requires_grad_()
+        h = rnn(leaf)[0]
+        gradients = torch.autograd.grad(h, [leaf, *rnn.parameters()], upstream.to(device, dtype))
+        rnn.eval()
+        with torch.no_grad():
+            whole, state, steps = rnn(leaf.detach())[0], None, []
+            for step in leaf.detach()[:STEPS].split(1):
+                piece, state = rnn(step, state)
+                steps.append(piece)
+    mine = _named(names, [h, *gradients, whole, torch.cat(steps)])
+
+    def results(dtype: torch.dtype) -> dict[str, Tensor]:
+        leaves = [each.to(dtype, copy=True).requires_grad_() for each in (x, *weights)]
+        gates = reference.convolve(leaves[0], leaves[1])
+        h = reference.pool(gates, bias=leaves[2], pooling=pooling, zoneout=zoneout, seed=mask_seed)[0]
+        gradients = torch.autograd.grad(h, leaves, upstream.to(dtype), retain_graph=True)
+        still = reference.pool(gates, bias=leaves[2], pooling=pooling)[0]
+        return _named(names, [h, *gradients, still, still[:STEPS]])
+
+    check = _compare(mine, results(torch.float64), results(dtype), dtype, eps=64 if dtype == torch.float64 else 4)
+    detail = f"{pooling}, width {k}" + (f", zoneout {zoneout}" if zoneout else "")
+    return Check(f"{check.worst} ({detail}, {str(dtype).removeprefix('torch.')})", check.error, check.allowed)
+
+
+def _named(names: list[str], values: list[Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().cpu().double() for name, value in zip(names, values, strict=True)}
+
+
+def _compare(
+    mine: dict[str, Tensor], exact: dict[str, Tensor], plain: dict[str, Tensor], dtype: torch.dtype, eps: int = 4
+) -> Check:
+    checks = []
+    for name, truth in exact.items():
+        floor = eps * torch.finfo(dtype).eps * truth.abs().max()
+        allowed = 2 * (plain[name] - truth).abs().max() + floor
+        checks.append(Check(name, float((mine[name] - truth).abs().max()), float(allowed)))
+    return _worst(checks)
+
+
+def _worst(checks: list[Check]) -> Check:
+    return max(checks, key=lambda check: check.error / check.allowed if check.ok else float("inf"))

@@ -1,0 +1,136 @@
+"""What a timing must name to mean anything: the CPU, its cores, the threads in use, and who else was at work."""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+# Cores in use by others from which on speeds are not to be trusted.
+BUSY = 0.3
+
+
+def cpu_name() -> str:
+    """The processor's name as its maker gives it, where the system tells."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    """Cores that this process may use, which in a container can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def busy_with_other_work() -> str | None:
+    """A sentence for the user if others keep this machine busy, so that speeds measured now mean little.
+
+    Threads that wait for each other, as those of an LSTM do at every step, suffer most.
+    """
+    try:
+        load = os.getloadavg()[0]
+    except OSError:
+        return None
+    cores = usable_cores()
+    if load <= cores:
+        return None
+    return f"this machine is busy (load {load:.1f} on {cores} cores): do not trust the speeds"
+
+
+def cores_in_use(seconds: float = 0.3) -> float | None:
+    """How many cores others use while this process sleeps; None where the system does not tell.
+
+    Unlike the load average this forgets at once what ran before, an earlier benchmark for instance.
+    """
+    before = _cpu_ticks()
+    time.sleep(seconds)
+    after = _cpu_ticks()
+    if before is None or after is None or after[1] == before[1]:
+        return None
+    return (os.cpu_count() or 1) * (after[0] - before[0]) / (after[1] - before[1])
+
+
+def _cpu_ticks() -> tuple[int, int] | None:
+    """Ticks of all cores since the start of the system: not idle, and in all."""
+    try:
+        user, nice, system, idle, waiting, *others = map(
+            int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
+        )
+    except (OSError, ValueError):
+        return None
+    # The last of the eight is time that the host gave to other guests: not idle for us either.
+    busy = user + nice + system + sum(others)
+    return busy, busy + idle + waiting
+
+
+def describe(device: str = "cpu") -> dict[str, Any]:
+    """Everything about this machine, this process and this moment that a timing depends on."""
+    import torch
+
+    from quasirnn.ops import backends
+
+    backend = backends.report()[device]
+    in_use = cores_in_use()
+    return {
+        "cpu": cpu_name(),
+        "cores": usable_cores(),
+        "threads": torch.get_num_threads(),
+        "instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "device": device,
+        "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "quasirnn": version("quasirnn"),
+        "commit": _commit(),
+        "backend": backend["backend"],
+        "backend_instruction_set": backend.get("instruction_set"),
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "others_before": in_use,
+        "began": (_cpu_ticks(), _own_seconds()),
+    }
+
+
+def finished(about: dict[str, Any]) -> dict[str, Any]:
+    """The same at the end of the work, with the cores that others used meanwhile, and whether all that was too much."""
+    about = dict(about)
+    ticks, own = about.pop("began")
+    now = _cpu_ticks()
+    during = None
+    if ticks is not None and now is not None and now[1] > ticks[1]:
+        elapsed = (now[1] - ticks[1]) / os.sysconf("SC_CLK_TCK")  # of all cores together
+        busy = (now[0] - ticks[0]) / os.sysconf("SC_CLK_TCK") - (_own_seconds() - own)
+        during = max(0.0, busy / elapsed * (os.cpu_count() or 1))
+    most = max(about["others_before"] or 0.0, during or 0.0)
+    return {**about, "others_during": during, "busy": most > BUSY}
+
+
+def _own_seconds() -> float:
+    """Processor time of this process and of those it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _commit() -> str | None:
+    """The commit of the sources that run, "+" behind it if they differ from it; None if they are not in a work tree."""
+    folder = Path(__file__).parents[3]
+    if not (folder / ".git").exists():
+        return None
+    try:
+        ask = ["git", "-C", str(folder), "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"]
+        found = subprocess.run(ask, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()

@@ -1,0 +1,69 @@
+"""What is timed: one pass through a layer, and the same amount of multiplication with nothing around it."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from quasirnn.benchmarks.timing import Budget, Pass, Stopwatch
+
+MODES = ("inference", "training")
+
+
+def stopwatch_for(device: str) -> Stopwatch:
+    return Stopwatch(synchronize=torch.cuda.synchronize) if device == "cuda" else Stopwatch()
+
+
+def budget_for(device: str, budget: Budget) -> Budget:
+    """On a GPU passes are queued: some are timed together, or the wait at the end of each would count too."""
+    if device == "cpu":
+        return budget
+    return replace(budget, min_lap_seconds=0.005)
+
+
+def layer_pass(layer: nn.Module, x: Tensor, mode: str) -> Pass:
+    """A forward pass; in training also the gradients of the input and of all weights."""
+    if mode == "inference":
+        layer.eval()
+
+        def forward() -> None:
+            with torch.no_grad():
+                layer(x)
+
+        return forward
+
+    layer.train()
+    x = x.clone().requires_grad_()
+    wanted = [x, *layer.parameters()]
+    upstream = torch.randn_like(layer(x)[0])
+
+    def forward_and_backward() -> None:
+        torch.autograd.grad(layer(x)[0], wanted, upstream)
+
+    return forward_and_backward
+
+
+def gemm_pass(rows: int, inner: int, columns: int, mode: str, dtype: torch.dtype, device: str) -> Pass:
+    """The bare multiplications of a layer into buffers made beforehand: (rows, inner) by (inner, columns).
+
+    For a QRNN layer, rows = T * B, inner = k * D, columns = gates * H. Training has three: the gates, the gradient of
+    the windows of inputs, and that of the weight.
+    """
+    X = torch.randn(rows, inner, dtype=dtype, device=device)
+    W = torch.randn(columns, inner, dtype=dtype, device=device)
+    G = torch.empty(rows, columns, dtype=dtype, device=device)
+    if mode == "inference":
+
+        def one() -> None:
+            torch.mm(X, W.t(), out=G)
+
+        return one
+
+    dX, dW = torch.empty_like(X), torch.empty_like(W)
+
+    def three() -> None:
+        torch.mm(X, W.t(), out=G)
+        torch.mm(G, W, out=dX)
+        torch.mm(G.t(), X, out=dW)
+
+    return three

@@ -1,0 +1,140 @@
+"""The timing engine: contestants take turns in one process.
+
+A round gives every contestant one turn, in an order shuffled anew; a turn is a few passes in a row after one that is
+not counted, so that caches hold the contestant's own data. Whatever disturbs a machine makes a pass slower, so the
+fastest pass is nearest to what the code costs; the order is shuffled so that nobody always follows the same neighbour.
+"""
+
+import gc
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+Pass = Callable[[], object]
+
+# A pass longer than this fills no cache that the one before it left: no uncounted pass before it.
+LONG = 0.02
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long to measure one group of contestants."""
+
+    seconds: float  # no new round after this
+    min_rounds: int = 4  # even if that takes longer, up to `most_seconds`
+    max_rounds: int = 40
+    turn_seconds: float = 0.05  # a contestant's passes in one turn, roughly
+    min_lap_seconds: float = 0.0  # shorter passes are timed several together; for a GPU
+    most_seconds: float = math.inf  # no new round after this, come what may; one is always finished
+
+
+@dataclass
+class Samples:
+    """Seconds per pass of one contestant, as measured lap by lap; a lap is one pass, or several timed together."""
+
+    laps: list[float] = field(default_factory=list)
+
+    @property
+    def best(self) -> float:
+        return min(self.laps)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.laps)
+
+    @property
+    def p99(self) -> float:
+        """The smallest lap that at least 99 % of all do not exceed."""
+        return sorted(self.laps)[math.ceil(0.99 * len(self.laps)) - 1]
+
+    def summary(self) -> dict[str, float]:
+        return {"best": self.best, "median": self.median, "p99": self.p99, "laps": len(self.laps)}
+
+
+@dataclass(frozen=True)
+class Stopwatch:
+    """Times passes with a clock; on a GPU it also waits until the work is done."""
+
+    clock: Callable[[], float] = time.perf_counter
+    synchronize: Callable[[], object] = lambda: None
+
+    def seconds(self, one_pass: Pass, passes: int = 1) -> float:
+        """Seconds per pass."""
+        self.synchronize()
+        start = self.clock()
+        for _ in range(passes):
+            one_pass()
+        self.synchronize()
+        return (self.clock() - start) / passes
+
+
+def take_turns(
+    contestants: Mapping[str, Pass],
+    budget: Budget,
+    *,
+    seed: int = 1,
+    stopwatch: Stopwatch | None = None,
+    equal_laps: bool = True,
+) -> dict[str, Samples]:
+    """Time all contestants, interleaved.
+
+    Args:
+        contestants: what to call, by name.
+        budget: when to stop.
+        seed: of the order within each round.
+        stopwatch: how to tell the time.
+        equal_laps: every contestant has the same number of laps, so that the best of one is the best of no more tries
+            than that of another. False gives each the same time instead.
+    Returns:
+        The samples of each contestant, by name.
+    """
+    stopwatch = stopwatch or Stopwatch()
+    order = list(contestants)
+    shuffle = random.Random(seed).shuffle
+    expected = {name: _warm_up(contestants[name], stopwatch) for name in order}
+    samples = {name: Samples() for name in order}
+    with _no_garbage_collection():
+        start = stopwatch.clock()
+        for finished in range(budget.max_rounds):
+            spent = stopwatch.clock() - start
+            limit = budget.most_seconds if finished < budget.min_rounds else budget.seconds
+            if finished >= 1 and spent >= limit:
+                break
+            mean = statistics.fmean(expected.values())
+            shuffle(order)
+            for name in order:
+                duration = mean if equal_laps else expected[name]
+                passes = max(1, math.ceil(budget.min_lap_seconds / duration))
+                laps = max(1, round(budget.turn_seconds / (duration * passes)))
+                if expected[name] < LONG:
+                    contestants[name]()
+                samples[name].laps += [stopwatch.seconds(contestants[name], passes) for _ in range(laps)]
+            # The first guess may have been disturbed.
+            expected = {name: samples[name].best for name in order}
+    return samples
+
+
+def _warm_up(one_pass: Pass, stopwatch: Stopwatch) -> float:
+    """Roughly the seconds of one pass. The first one also starts thread pools and fills caches."""
+    seconds = stopwatch.seconds(one_pass)
+    for _ in range(2):
+        if seconds < LONG:
+            seconds = min(seconds, stopwatch.seconds(one_pass))
+    return max(seconds, 1e-9)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """As in `timeit`: a collection would be charged to whoever happens to run."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

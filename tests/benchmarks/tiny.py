@@ -1,0 +1,17 @@
+"""Plans that end at once, for tests that look at everything but the time."""
+
+from quasirnn.benchmarks import floor, layer, scale, step, train_step
+from quasirnn.benchmarks.timing import Budget
+
+AT_ONCE = Budget(seconds=0.0, min_rounds=2, turn_seconds=0.0)
+
+PLANS = {
+    "layer": (layer, layer.Plan((1, 2), (2, 3), 4, AT_ONCE)),
+    "floor": (
+        floor,
+        floor.Plan(floor.grid((1, 2), (2, 3), 4), AT_ONCE, floor.variants((3, 4), (1, 2), ("f", "fo"), 2, 3), AT_ONCE),
+    ),
+    "step": (step, step.Plan(((4, 1), (640, 1), (4, 2)), AT_ONCE)),
+    "scale": (scale, scale.Plan((50, 100), 4, AT_ONCE)),
+    "train-step": (train_step, train_step.Plan(AT_ONCE, H=4, vocabulary=11, B=2, T=5)),
+}
