@@ -1,4 +1,8 @@
-"""The short path: all layers of a QRNN in one operator, for inference and single steps."""
+"""The short path: all layers of a QRNN in one operator, for inference and single steps.
+
+A step of 320 units takes some 50 us, so every microsecond of Python before it shows: what can be looked up once is, and
+parameters are taken from where `nn.Module` keeps them.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,35 +15,41 @@ from quasirnn.ops.operators import stack, state_type
 if TYPE_CHECKING:
     from quasirnn.nn.qrnn import QRNN
 
+is_grad_enabled = torch.is_grad_enabled
+is_compiling = torch.compiler.is_compiling
+functorch_active = torch._C._are_functorch_transforms_active
+autocast_active = torch._C._is_any_autocast_enabled
+
 
 def run_at_once(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | None:
     """Output and state where nothing asks for more than the operator does, else None.
 
-    None where a gradient, a random mask, a hook, a program transformation, or an input or state of another form is
-    involved: then the layers run one by one, which gives the same result and words what is wrong where something is.
+    None where a gradient, a random mask, a hook, a program transformation, a parameter that is none, or an input or
+    state of another form is involved: then the layers run one by one, which gives the same result and words what is
+    wrong where something is.
     """
     C = rnn._context_width
-    if C is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return None
-    if torch._C._are_functorch_transforms_active() or torch._C._is_any_autocast_enabled():
+    if C is None or is_grad_enabled() or is_compiling() or functorch_active() or autocast_active():
         return None
     if type(x) is not Tensor or x.dim() != 3 or x.is_meta or (rnn.training and rnn.dropout):
         return None
-    weights, biases = [], []
-    for layer in rnn._layers():
-        weight, bias = layer.weight, layer.bias
-        if layer._forward_hooks or layer._forward_pre_hooks or (layer.training and layer.zoneout):
-            return None
-        if weight.dtype != x.dtype or weight.device != x.device or (bias is None) == rnn.bias:
-            return None
-        weights.append(weight.contiguous())
-        if bias is not None:
-            biases.append(bias.contiguous())
     if rnn.batch_first:
         x = x.transpose(0, 1)
     T, B, width = x.shape
     if T == 0 or width != rnn.input_size:
         return None
+    dtype, device = x.dtype, x.device
+    weights, biases = [], []
+    for layer in rnn._modules["layers"]._modules.values():  # type: ignore[union-attr]
+        parameters = layer._parameters  # type: ignore[union-attr]
+        weight, bias = parameters.get("weight"), parameters.get("bias")
+        if weight is None or weight.dtype != dtype or weight.device != device or (bias is None) == rnn.bias:
+            return None
+        if layer._forward_hooks or layer._forward_pre_hooks or (layer.training and layer.zoneout):  # type: ignore[union-attr]
+            return None
+        weights.append(weight.contiguous())
+        if bias is not None:
+            biases.append(bias.contiguous())
     c = None
     if state is not None:
         if type(state) is not tuple or len(state) != 2:
@@ -49,7 +59,7 @@ def run_at_once(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | None:
             return None
         if type(c) is not Tensor or c.shape != (len(weights), B, rnn.hidden_size + C):
             return None
-        if c.dtype != state_type(x.dtype) or c.device != x.device:
+        if c.dtype != state_type(dtype) or c.device != device:
             return None
         c = c.contiguous()
     output, h_n, c_n = stack(x.contiguous(), weights, biases, c, len(rnn.pooling) + 1, rnn.dense)

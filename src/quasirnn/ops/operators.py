@@ -341,5 +341,4 @@ _stack = torch.ops.quasirnn.stack.default
 def stack(*inputs: Any) -> Any:
     """The operator of that name; its inputs must not need a gradient."""
     backends.warn_if_plain(inputs[0].device)
-    with torch._C._AutoDispatchBelowAutograd():
-        return _stack(*inputs)
+    return _stack(*inputs)
