@@ -29,7 +29,7 @@ class Budget:
     max_rounds: int = 40
     turn_seconds: float = 0.05  # a contestant's passes in one turn, roughly
     min_lap_seconds: float = 0.0  # shorter passes are timed several together; for a GPU
-    most_seconds: float = math.inf  # no new round after this, come what may; one is always finished
+    most_seconds: float | None = None  # no new round after this, come what may; one is always finished
 
 
 @dataclass
@@ -102,7 +102,7 @@ def take_turns(
         for finished in range(budget.max_rounds):
             spent = stopwatch.clock() - start
             limit = budget.most_seconds if finished < budget.min_rounds else budget.seconds
-            if finished >= 1 and spent >= limit:
+            if finished >= 1 and limit is not None and spent >= limit:
                 break
             mean = statistics.fmean(expected.values())
             shuffle(order)
