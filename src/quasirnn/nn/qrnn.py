@@ -264,10 +264,12 @@ class QRNN(nn.Module):
             else:
                 h_n.append(result.h[lengths - 1, torch.arange(lengths.shape[0], device=lengths.device)])
             c, context = result.state
-            if context is not None:
-                c = torch.cat([c, context.flatten(1).to(c.dtype)], dim=1)
-            missing = self.hidden_size + self.context_width - c.shape[1]
-            c_n.append(functional.pad(c, (0, missing)) if missing else c)
+            if self.context_width:
+                if context is not None:
+                    c = torch.cat([c, context.flatten(1).to(c.dtype)], dim=1)
+                missing = self.hidden_size + self.context_width - c.shape[1]
+                c = functional.pad(c, (0, missing)) if missing else c
+            c_n.append(c)
         if len(results) == 1:
             return h_n[0][None], c_n[0][None]
         return torch.stack(h_n), torch.stack(c_n)
