@@ -85,8 +85,8 @@ def convolve(
         x = torch.where((torch.arange(T, device=x.device)[:, None] < lengths)[:, :, None], x, torch.zeros_like(x))
     before = x.new_zeros(k - 1 - look_ahead, B, D) if context is None else context.transpose(0, 1)
     padded = torch.cat([before, x, x.new_zeros(look_ahead, B, D)])
-    windows = torch.cat([padded[j : j + T] for j in range(k)], dim=-1)  # (T, B, k * D)
-    return windows @ weight.flatten(1).T
+    columns = [padded[j : j + T] @ weight[:, j].T for j in range(k)]
+    return sum(columns[1:], columns[0])
 
 
 def activate(
