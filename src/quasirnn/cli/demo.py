@@ -1,13 +1,13 @@
 """`quasirnn demo`: the comparison of `tasks.character_demo`, shown on a terminal."""
 
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from quasirnn.cli.next_command import typed_command
 
 if TYPE_CHECKING:
     from quasirnn.tasks.character_demo import Outcome, Progress
@@ -106,16 +106,3 @@ def print_outcome(outcome: "Outcome") -> None:
         f"\nNext:\n    {command} doctor        what runs on this machine, and is it right\n"
         f"    {command} bench layer   the layer alone against nn.LSTM\n    {command} --help"
     )
-
-
-def typed_command() -> str:
-    """How to call this program again from where the user is, whether or not the environment is active."""
-    program = Path(sys.argv[0])
-    if program.name != "quasirnn":
-        return f"{sys.executable} -m quasirnn.cli.main"
-    if shutil.which("quasirnn") == str(program):
-        return "quasirnn"
-    try:
-        return str(program.absolute().relative_to(Path.cwd()))
-    except ValueError:
-        return str(program)

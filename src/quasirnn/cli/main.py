@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli import bench, demo, doctor
+from quasirnn.cli import bench, demo, doctor, train
 
 app = typer.Typer(
     name="quasirnn",
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command(name="doctor")(doctor.doctor)
 app.command(name="demo")(demo.demo)
+app.command(name="train")(train.train)
 app.add_typer(bench.app, name="bench")
 
 

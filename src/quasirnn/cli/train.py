@@ -1,0 +1,108 @@
+"""`quasirnn train`: the program of each task, with its progress shown."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from quasirnn.cli.errors import run_errors
+from quasirnn.cli.next_command import typed_command
+
+if TYPE_CHECKING:
+    from quasirnn.tasks.training_run import Task, Trained
+
+
+def train(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="language-model.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...", help="Change settings, e.g. hidden_size=320 epochs=2; --show lists them."
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DIR",
+            help="A folder with train, valid and test (ptb/, wikitext-2/, or your own .txt files), or one text file; "
+            "may be given several times. Without it: the built-in corpus.",
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="demo, paper or fast. If not given: demo for the built-in corpus, paper for the paper's, fast for others.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="The folder of this run. [default: runs/TASK-TIME]")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run of --out stopped.")] = False,
+    cell: Annotated[
+        str | None, typer.Option(metavar="qrnn|lstm", help="lstm trains an LSTM of equal size. [default: qrnn]")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the settings that would be used, and leave.")] = False,
+) -> None:
+    """Train a model: a run that can be stopped at any moment (Ctrl-C) and continued with --resume.
+
+    On several processes or machines: **torchrun --nproc-per-node 2 -m quasirnn train TASK --out RUN ...**; all of them
+    must see the folder RUN. Stopped by a signal, a run is saved and the exit code is 0.
+
+    Examples:
+
+    quasirnn train language-model
+
+    quasirnn train language-model --data ptb --out runs/ptb
+
+    quasirnn train language-model --data ptb --out runs/ptb --resume
+
+    quasirnn train language-model --data my-texts --preset fast level=character hidden_size=256
+    """
+    with run_errors():
+        from quasirnn.tasks.tasks import find_task
+        from quasirnn.tasks.training_run import Request, configure
+        from quasirnn.tasks.training_run import train as run_training
+
+        chosen = find_task(task)
+        request = Request(data=data or [], preset=preset, cell=cell, out=out, resume=resume, overrides=overrides or [])
+        if show:
+            show_settings(chosen, request, configure)
+            return
+        from quasirnn.cli.training_display import display
+
+        with display(chosen.unit) as observer:
+            trained = run_training(chosen, request, observer, announce=observer.announce)
+    if int(os.environ.get("RANK", "0")) == 0:
+        print_outcome(chosen, trained)
+
+
+def show_settings(task: "Task[Any]", request: Any, configure: Any) -> None:
+    from quasirnn.tasks.settings import describe
+
+    training, _ = configure(task, request)
+    print(f"{task.name}, {describe(training.settings, task.presets[training.preset])}")
+
+
+def print_outcome(task: "Task[Any]", trained: "Trained") -> None:
+    outcome, run = trained.outcome, trained.run.path
+    say = lambda text: print(text, file=sys.stderr)  # noqa: E731
+    command = typed_command()
+    if outcome.steps_made == 0 and outcome.resumed_at is not None and outcome.reason != "signal":
+        say(
+            f"Nothing left to do: the run stands at step {outcome.step:,}. More with e.g. epochs={trained.training.settings.epochs + 1}."
+        )
+    elif outcome.reason == "signal":
+        say(
+            f"Stopped and saved at step {outcome.step:,}. Go on with:\n    {command} train {task.name} --out {run} --resume"
+        )
+    else:
+        say(f"{outcome.reason.capitalize()} after {outcome.step:,} steps, {outcome.minutes:.1f} minutes.")
+    if outcome.best is not None:
+        say(f"Best on validation: {task.figure} {outcome.best:.4g} at step {outcome.best_step:,}.")
+        if outcome.reason != "signal":
+            say("Next:")
+            for line in task.next_commands:
+                say(f"    {command} {line.format(run=run)}")

@@ -1,0 +1,238 @@
+"""Tokens and their numbers: text to tensors and back, in a fixed order that a file keeps."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quasirnn.data import vocabulary_json
+from quasirnn.data.text_files import read_text
+from quasirnn.data.tokens import (
+    END_OF_LINE,
+    KINDS,
+    UNKNOWN_CHARACTER,
+    UNKNOWN_WORD,
+    code_points,
+    count_tokens,
+    segments,
+    split_words,
+)
+
+ROLES = ("padding", "unknown", "start", "end")
+
+# What a language model needs: nothing to pad with and no start symbol, as its text is one endless stream.
+LANGUAGE_MODEL_SPECIALS = {
+    "word": {"unknown": UNKNOWN_WORD, "end": END_OF_LINE},
+    "character": {"unknown": UNKNOWN_CHARACTER},
+}
+
+
+class Vocabulary:
+    r"""Tokens and their numbers, and how text becomes tokens.
+
+    Of kind "word", tokens are what white space separates, and every "\n" is the special token for `end`, if there is
+    one: "a b\n" is the three tokens a, b, <eos>. Of kind "character", every character is a token, "\n" as well. A
+    token that is not in the vocabulary is read as the special token for `unknown`; without one that is an error.
+
+    >>> vocabulary = Vocabulary.from_text("to be or not\nto be\n", "word")
+    >>> vocabulary.tokens
+    ('<eos>', 'be', 'to', 'not', 'or', '<unk>')
+    >>> vocabulary.encode("to do\nor be\n").tolist()
+    [2, 5, 0, 4, 1, 0]
+    >>> vocabulary.decode([2, 5, 0, 4, 1, 0])
+    'to <unk>\nor be\n'
+
+    Args:
+        kind: "word" or "character".
+        tokens: all tokens, specials included; the place of a token is its number.
+        specials: the token that has a role, by role: "padding", "unknown", "start", "end". At character level a
+            special token may have several characters; no text becomes such a token.
+        lowercase: whether text is put in lower case first.
+    """
+
+    def __init__(
+        self, kind: str, tokens: Sequence[str], specials: Mapping[str, str] | None = None, lowercase: bool = False
+    ) -> None:
+        self.kind = kind
+        self.tokens = tuple(tokens)
+        self.specials = dict(specials or {})
+        self.lowercase = lowercase
+        self._numbers = {token: number for number, token in enumerate(self.tokens)}
+        self._check()
+        self._silent = {self._numbers[self.specials[role]] for role in ("padding", "start") if role in self.specials}
+        self._by_code_point: np.ndarray | None = None
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: Mapping[str, int],
+        kind: str,
+        specials: Mapping[str, str] | None = None,
+        *,
+        lowercase: bool = False,
+        max_size: int | None = None,
+        min_count: int = 1,
+    ) -> "Vocabulary":
+        """The tokens of a corpus by falling frequency, equally frequent ones by code point.
+
+        Specials take part in that order with their count in the corpus, the unknown token with all that it stands for,
+        and are kept whatever their count: where every token of the corpus is known there is still a number for those
+        that a later text may bring.
+
+        Args:
+            counts: how often each token occurs, as `count_tokens` gives it.
+            specials: those of a language model where none are given.
+            max_size: keep the most frequent, this many with the specials.
+            min_count: keep tokens that occur at least so often.
+        """
+        specials = LANGUAGE_MODEL_SPECIALS.get(kind, {}) if specials is None else specials
+        kept = {token: counts.get(token, 0) for token in specials.values()}
+        if max_size is not None and max_size <= len(kept):
+            raise ValueError(
+                f"a vocabulary of {max_size} has no room for words beside its special tokens {' '.join(kept)}; "
+                f"it must hold at least {len(kept) + 1}"
+            )
+        frequent = (token for token, count in counts.items() if count >= min_count and token not in kept)
+        ranked = sorted(frequent, key=lambda token: (-counts[token], token))
+        kept |= {token: counts[token] for token in (ranked if max_size is None else ranked[: max_size - len(kept)])}
+        left_out = sum(counts.values()) - sum(kept.values())
+        if left_out:
+            if "unknown" not in specials:
+                raise ValueError("a vocabulary that leaves tokens out needs a special token for unknown ones")
+            kept[specials["unknown"]] += left_out
+        return cls(kind, sorted(kept, key=lambda token: (-kept[token], token)), specials, lowercase)
+
+    @classmethod
+    def from_text(cls, text: str, kind: str, **limits: Any) -> "Vocabulary":
+        """The vocabulary of a text for a language model; `limits` are the keywords of `from_counts`."""
+        return cls.from_counts(count_tokens(text, kind, limits.get("lowercase", False)), kind, **limits)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._numbers
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.kind, self.tokens, frozenset(self.specials.items()), self.lowercase
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({self.kind!r}, {len(self)} tokens, specials={self.specials})"
+
+    def special(self, role: str) -> int | None:
+        """The number of the token that has a role, or None if no token has it."""
+        return self._numbers[self.specials[role]] if role in self.specials else None
+
+    def encode(self, text: str) -> Tensor:
+        """The numbers of the tokens of a text, int64, (N,)."""
+        parts = [self._encode_segment(segment) for segment in segments(text, self.lowercase)]
+        return torch.from_numpy(np.concatenate(parts)) if parts else torch.empty(0, dtype=torch.int64)
+
+    def encode_tokens(self, tokens: Iterable[str]) -> Tensor:
+        """The numbers of tokens that are apart already, int64, (N,)."""
+        return torch.from_numpy(self._numbers_of(list(tokens)))
+
+    def decode(self, numbers: Iterable[int] | Tensor) -> str:
+        """The text of some tokens: words with a space between, a line end for `end`; padding and start give nothing."""
+        return "".join(self.pieces(numbers))
+
+    def pieces(self, numbers: Iterable[int] | Tensor, *, line_start: bool = True) -> Iterator[str]:
+        """The text of tokens one by one as they come, to be written as it is: the pieces together are `decode`.
+
+        Args:
+            line_start: False continues a line that has words already, so that a space comes first.
+        """
+        end = self.special("end")
+        # A tensor gives its elements one by one only slowly.
+        for number in numbers.tolist() if isinstance(numbers, Tensor) else numbers:
+            if number == end:
+                yield "\n" if self.kind == "word" else ""
+                line_start = True
+            elif number in self._silent:
+                yield ""
+            else:
+                yield self.tokens[number] if line_start or self.kind == "character" else " " + self.tokens[number]
+                line_start = False
+
+    def _encode_segment(self, segment: str) -> np.ndarray:
+        if self.kind == "word":
+            return self._numbers_of(split_words(segment, self.specials.get("end")))
+        if self._by_code_point is None:
+            self._by_code_point = np.full(0x110000, -1, dtype=np.int64)
+            for token, number in self._numbers.items():
+                if len(token) == 1:
+                    self._by_code_point[ord(token)] = number
+        return self._without_gaps(self._by_code_point[code_points(segment)], segment)
+
+    def _numbers_of(self, tokens: list[str]) -> np.ndarray:
+        numbers = np.fromiter((self._numbers.get(token, -1) for token in tokens), np.int64, len(tokens))
+        return self._without_gaps(numbers, tokens)
+
+    def _without_gaps(self, numbers: np.ndarray, tokens: Sequence[str]) -> np.ndarray:
+        """The unknown token in the place of -1."""
+        gaps = numbers < 0
+        if gaps.any():
+            unknown = self.special("unknown")
+            if unknown is None:
+                stranger = tokens[int(gaps.argmax())]
+                raise ValueError(
+                    f"{stranger!r:.60} is not among the {len(self):,} tokens of the vocabulary, and none stands for "
+                    f"unknown ones. Leave it out of the text, or train on a text that holds it"
+                )
+            numbers[gaps] = unknown
+        return numbers
+
+    def _check(self) -> None:
+        """Raise ValueError, beginning with the key at fault, unless text and numbers go both ways."""
+        if self.kind not in KINDS:
+            raise ValueError(f'"kind" must be one of {", ".join(KINDS)}, got {self.kind!r:.60}')
+        if not self.tokens:
+            raise ValueError('"tokens" is empty: a vocabulary needs at least one')
+        if len(self._numbers) < len(self.tokens):
+            again = next(token for number, token in enumerate(self.tokens) if self._numbers[token] != number)
+            raise ValueError(
+                f'"tokens" holds {again!r:.60} twice, as number {self.tokens.index(again)} and {self._numbers[again]}'
+            )
+        for role, token in self.specials.items():
+            if role not in ROLES:
+                raise ValueError(f'"specials" may have the roles {", ".join(ROLES)}, got {role!r:.60}')
+            if token not in self._numbers:
+                raise ValueError(f'"specials" has {token!r:.60} as {role}, which is not among the "tokens"')
+        special = set(self.specials.values())
+        if len(special) < len(self.specials):
+            raise ValueError('"specials" gives two roles to one token')
+        for number, token in enumerate(self.tokens):
+            if self.kind == "word" and token.split() != [token]:
+                raise ValueError(f'"tokens" number {number} must be a word without white space, got {token!r:.60}')
+            if self.kind == "character" and len(token) != 1 and (token not in special or not token):
+                raise ValueError(f'"tokens" number {number} must be one character, got {token!r:.60}')
+
+    def to_json(self) -> str:
+        """The text of `vocabulary.json`, a token a line, to be written as UTF-8."""
+        return vocabulary_json.write(self.kind, self.tokens, self.specials, self.lowercase)
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "vocabulary.json") -> "Vocabulary":
+        """The vocabulary that `to_json` has written.
+
+        Raises:
+            ValueError: for anything else, in one line that begins with `where` and names the key.
+        """
+        try:
+            return cls(**vocabulary_json.parse(text))
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Vocabulary":
+        """The vocabulary in a file; errors as of `from_json`, or OSError."""
+        return cls.from_json(read_text(path), str(path))

@@ -1,0 +1,6 @@
+"""Layers to task outputs, and decoding. Works on ids, never on text; of files it knows a model's own two only."""
+
+from quasirnn.models.language_model import LanguageModel
+from quasirnn.models.sampling import Sampler
+
+__all__ = ["LanguageModel", "Sampler"]

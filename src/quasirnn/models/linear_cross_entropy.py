@@ -1,0 +1,108 @@
+"""The softmax over a large vocabulary and its loss, without ever holding all logits.
+
+For N tokens and V words the logits are N x V numbers: for the paper's language model 84 MB, and plain autograd keeps them,
+their log-softmax and the gradient of each at once. Here the tokens are taken in chunks, and a chunk's gradient is
+made while its logits are still there, so that at most one chunk of them ever exists.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+# Rows x V numbers at once: 4 million are 16 MB, which stays in a large cache while the passes go over it.
+CHUNK_NUMBERS = 4_000_000
+
+
+def linear_cross_entropy(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    """Sum over tokens of -log softmax(weight h + bias)[target], in float32 or better.
+
+    Args:
+        h: (N, H). weight: (V, H). bias: (V,). targets: (N,), int64.
+
+    Differentiable once in h, weight and bias.
+
+    >>> h, weight, bias = torch.randn(5, 3), torch.randn(7, 3), torch.zeros(7)
+    >>> targets = torch.tensor([0, 6, 2, 2, 1])
+    >>> whole = functional.cross_entropy(h @ weight.T + bias, targets, reduction="sum")
+    >>> torch.allclose(linear_cross_entropy(h, weight, bias, targets), whole)
+    True
+    """
+    if h.dim() != 2 or h.shape[1:] != weight.shape[1:] or targets.shape != h.shape[:1]:
+        raise ValueError(
+            f"linear_cross_entropy: h must be (N, H), weight (V, H) and targets (N,), "
+            f"got {tuple(h.shape)}, {tuple(weight.shape)} and {tuple(targets.shape)}."
+        )
+    if torch.is_grad_enabled() and (h.requires_grad or weight.requires_grad or bias.requires_grad):
+        return _LinearCrossEntropy.apply(h, weight, bias, targets)
+    return _losses(h, weight, bias, targets).sum()
+
+
+def token_losses(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    """The same for each token, (N,), and not differentiable: what `score` shows."""
+    with torch.no_grad():
+        return _losses(h, weight, bias, targets)
+
+
+def _losses(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    h, weight = _in_working_type(h, weight)
+    rows = _rows(weight)
+    return torch.cat(
+        [
+            functional.cross_entropy(_logits(part, weight, bias), goal, reduction="none")
+            for part, goal in zip(h.split(rows), targets.split(rows), strict=True)
+        ]
+    )
+
+
+def _rows(weight: Tensor) -> int:
+    return max(1, CHUNK_NUMBERS // len(weight))
+
+
+def _in_working_type(h: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Under autocast the products run in its type, as `nn.Linear`'s would."""
+    device = h.device.type
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        return h.to(dtype), weight.to(dtype)
+    return h.to(weight.dtype), weight
+
+
+def _logits(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Logits in float32 at least, whatever the type of the product."""
+    if h.dtype in (torch.float32, torch.float64):
+        return torch.addmm(bias, h, weight.T)
+    return (h @ weight.T).float().add_(bias.float())
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+        x, w = _in_working_type(h, weight)
+        total = torch.zeros((), dtype=torch.promote_types(weight.dtype, torch.float32), device=h.device)
+        grad_h = torch.empty_like(x)
+        grad_weight = torch.zeros_like(weight)
+        grad_bias = torch.zeros_like(bias)
+        rows = _rows(w)
+        for part, goal, grad_part in zip(x.split(rows), targets.split(rows), grad_h.split(rows), strict=True):
+            log_p = torch.log_softmax(_logits(part, w, bias), dim=-1)
+            chosen = log_p.gather(1, goal[:, None])
+            total -= chosen.sum()
+            # d loss / d logits = softmax - one-hot, written over the log-softmax.
+            grad = log_p.exp_()
+            grad.scatter_(1, goal[:, None], chosen.expm1())
+            grad_bias += grad.sum(0)
+            grad = grad.to(w.dtype)
+            torch.mm(grad, w, out=grad_part)
+            if w.dtype == weight.dtype:
+                grad_weight.addmm_(grad.T, part)
+            else:
+                grad_weight += grad.T @ part
+        ctx.save_for_backward(grad_h, grad_weight, grad_bias)
+        ctx.input_type = h.dtype
+        return total
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        grad_h, grad_weight, grad_bias = ctx.saved_tensors
+        return (grad_h * upstream).to(ctx.input_type), grad_weight * upstream, grad_bias * upstream, None

@@ -1,0 +1,193 @@
+"""From a command to a trained run: what all tasks share around the engine."""
+
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import nn
+
+from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.models.pretrained import Pretrained
+from quasirnn.tasks import run_folder
+from quasirnn.tasks.run_folder import Run, RunError, Training
+from quasirnn.tasks.settings import Preset, TaskSettings, apply_overrides
+from quasirnn.training.engine import train as run_engine
+from quasirnn.training.learner import Learner
+from quasirnn.training.optimisation import Schedule
+from quasirnn.training.plan import Outcome, Plan
+from quasirnn.training.progress import Observer
+from quasirnn.training.world import World
+
+S = TypeVar("S", bound=TaskSettings)
+
+PRECISIONS = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
+
+
+class Prepared(Protocol):
+    """A task with its data read and its model built: all that can be wrong with them has been said."""
+
+    model: Pretrained
+    vocabulary: Vocabulary
+    corpus: dict[str, Any]  # for training.json
+    notes: Sequence[str]  # lines for the user
+
+    def learner(self, world: World, run: Run) -> Learner: ...
+    def optimizer(self) -> torch.optim.Optimizer: ...
+    def schedule(self) -> Schedule: ...
+
+
+@dataclass(frozen=True)
+class Task(Generic[S]):
+    """What distinguishes one task from another while it is trained."""
+
+    name: str
+    settings: type[S]
+    presets: Mapping[str, Preset[S]]
+    usual_preset: Callable[[Sequence[str]], str]  # for the data that are given
+    prepare: Callable[[S, Sequence[str]], Prepared]
+    unit: str  # what the loss is counted over: "tokens"
+    figure: str  # what decides on the best model
+    next_commands: Sequence[str]  # to be typed after training, with {run}
+    loss_scale: Callable[[S], float] = lambda settings: 1.0
+    draw: Callable[[Run], None] | None = None  # the pictures of a run that ended
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    data: Sequence[str] = ()
+    preset: str | None = None
+    cell: str | None = None
+    out: Path | None = None
+    resume: bool = False
+    overrides: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Trained:
+    run: Run
+    training: Training[Any]
+    outcome: Outcome
+    parameters: int
+
+
+def configure(task: Task[S], request: Request) -> tuple[Training[S], Run | None]:
+    """The settings that a request leads to, and the run it continues, if any. Touches nothing.
+
+    Raises:
+        SettingsError, RunError: everything that is wrong with the request.
+    """
+    data = tuple(request.data)
+    if request.resume and request.out is not None and request.out.exists():
+        run = run_folder.open_run(request.out)
+        if (found := run.task()) != task.name:
+            raise RunError(f"{run.path}: is a run of {found}, not of {task.name}.")
+        training = run_folder.resumed(
+            run.read_training(task.settings),
+            task=task.name,
+            preset=request.preset,
+            cell=request.cell,
+            data=data,
+            overrides=request.overrides,
+        )
+        return training, run
+    name = request.preset or task.usual_preset(data)
+    if name not in task.presets:
+        raise RunError(f"--preset {name}: {task.name} has {', '.join(task.presets)}.")
+    settings = apply_overrides(task.presets[name].for_cell(request.cell or "qrnn"), request.overrides)
+    return Training(task.name, name, settings, data, command=shlex.join(["quasirnn", *sys.argv[1:]])), None
+
+
+def train(
+    task: Task[S],
+    request: Request,
+    observer: Observer | None = None,
+    announce: Callable[[Training[S], Prepared, Path], None] = lambda training, prepared, path: None,
+) -> Trained:
+    """Train, from the start or from where a run stopped.
+
+    Args:
+        announce: called on the first process once everything is ready and before anything is written.
+
+    Raises:
+        ValueError: of kinds SettingsError, RunError, TextError...: what the user can mend; nothing was touched.
+        OSError, BadLoss, CheckpointError, RankFailed: see `training.engine.train`.
+    """
+    if request.resume and request.out is None:
+        raise RunError("--resume needs the run to continue: --out RUN --resume.")
+    training, run = configure(task, request)
+    path = request.out or run_folder.default_path(task.name)
+    if run is None:
+        run_folder.check_new(path)
+    settings = training.settings
+    prepared = task.prepare(settings, training.data)
+    if run is not None:
+        _check_same_data(run, training, prepared)
+
+    with World(PRECISIONS[settings.precision]) as world:
+        if world.size > 1 and request.out is None:
+            raise RunError("several processes need one folder for all of them: --out RUN.")
+        training = Training(
+            training.task, training.preset, settings, training.data, corpus=prepared.corpus, command=training.command
+        )
+        error = None
+        if world.is_first:
+            announce(training, prepared, path)
+            try:
+                if run is None:
+                    run_folder.create(
+                        path, training=training, config=prepared.model.config, vocabulary=prepared.vocabulary
+                    )
+                elif run.read_training(task.settings) != training:
+                    run.write_training(training)
+            except Exception as raised:
+                error = raised
+        world.agree(error, f"making {path}")
+        run = Run(path)
+        outcome = run_engine(
+            prepared.learner(world, run),
+            prepared.optimizer(),
+            plan_of(settings, task.loss_scale(settings)),
+            path,
+            schedule=prepared.schedule(),
+            world=world,
+            resume=request.resume,
+            observer=observer if world.is_first else None,
+        )
+        if world.is_first and task.draw is not None and outcome.reason != "signal":
+            task.draw(run)
+    return Trained(run, training, outcome, count_parameters(prepared.model))
+
+
+def plan_of(settings: TaskSettings, loss_scale: float) -> Plan:
+    return Plan(
+        epochs=settings.epochs,
+        max_steps=settings.max_steps,
+        max_minutes=settings.max_minutes,
+        checkpoint_every=settings.checkpoint_every,
+        patience=settings.patience,
+        clip_norm=settings.clip,
+        l2=settings.l2,
+        loss_scale=loss_scale,
+        seed=settings.seed,
+    )
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Every number that is learned, tied ones once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _check_same_data(run: Run, training: Training[Any], prepared: Prepared) -> None:
+    """A run goes on with the text it began with, or not at all."""
+    before, now = training.corpus.get("sha256"), prepared.corpus.get("sha256")
+    if before != now:
+        raise RunError(
+            f"{run.path}: the data have changed since the run was started (sha256 {str(before)[:12]}, now "
+            f"{str(now)[:12]}). Put the former files back, or start a new run."
+        )

@@ -1,0 +1,123 @@
+"""What a run tells: records in metrics.jsonl, progress for the observer, and the minutes it has taken."""
+
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from quasirnn.training.files import WriteError, writing
+from quasirnn.training.metrics import Metrics
+from quasirnn.training.plan import Plan
+from quasirnn.training.progress import Observer, Pace, Progress
+from quasirnn.training.state import State
+from quasirnn.training.update import Update
+
+
+class Journal:
+    """Writes and shows on the first process; on the others it only keeps the time.
+
+    A record that cannot be written does not raise here, where the other processes would wait in vain: it is left in
+    `failure`, which the engine takes to all of them.
+    """
+
+    def __init__(self, plan: Plan, steps_per_epoch: int, observer: Observer | None) -> None:
+        self._plan, self._steps_per_epoch, self._observer = plan, steps_per_epoch, observer
+        self._total_steps = plan.total_steps(steps_per_epoch)
+        self._metrics: Metrics | None = None
+        self._pace = Pace()
+        self._learning_rate = 0.0
+        self.failure: WriteError | None = None
+        self.start_clock(0.0)
+
+    def start_clock(self, minutes_before: float) -> None:
+        self._minutes_before = minutes_before
+        self._started = time.monotonic()
+
+    def minutes(self) -> float:
+        """Of the run so far, earlier parts included."""
+        return self._minutes_before + (time.monotonic() - self._started) / 60
+
+    def open(self, folder: Path) -> None:
+        if self._observer is None:
+            return
+        try:
+            with writing(folder, "nothing was written"):
+                folder.mkdir(parents=True, exist_ok=True)
+            self._metrics = Metrics(folder / "metrics.jsonl")
+        except WriteError as error:
+            self.failure = error
+
+    def sync(self) -> None:
+        """Wait until the disk has all records."""
+        if self._metrics is not None and self.failure is None:
+            try:
+                self._metrics.sync()
+            except WriteError as error:
+                self.failure = error
+
+    def close(self) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
+
+    def record(self, event: str, state: State, **values: Any) -> None:
+        if self._metrics is None or self._observer is None:
+            return
+        # What is fixed comes last: a figure of a task cannot take its name.
+        fixed = {"event": event, "step": state.step, "epoch": state.epoch_number, "minutes": round(self.minutes(), 4)}
+        record = fixed | values | fixed
+        try:
+            self._metrics.add(record)
+        except WriteError as error:
+            self.failure = error
+        else:
+            self._observer.record(record)
+
+    def updated(self, state: State, update: Update, seconds: float) -> None:
+        """After an update. Sums since the last record are part of the state, so that a resumed run records the same."""
+        state.loss_total, state.loss_items = state.loss_total + update.loss_sum, state.loss_items + update.items
+        self._pace.add(update.loss, update.items, seconds)
+        self._learning_rate = update.learning_rate
+        if state.step % self._plan.log_every == 0:
+            self.record(
+                "train",
+                state,
+                loss=state.loss_total / state.loss_items,
+                learning_rate=update.learning_rate,
+                gradient_norm=update.gradient_norm,
+                items_per_second=self._pace.items_per_second,
+            )
+            state.loss_total = state.loss_items = 0.0
+        self.progress("train", state)
+
+    def progress(self, phase: Literal["train", "valid"], state: State, done: int = 0, of: int = 0) -> None:
+        if self._observer is None:
+            return
+        self._observer.progress(
+            Progress(
+                phase=phase,
+                step=state.step,
+                total_steps=self._total_steps,
+                position=state.position,
+                steps_per_epoch=self._steps_per_epoch,
+                epoch=state.epoch_number,
+                epochs=self._plan.epochs,
+                loss=self._pace.loss,
+                learning_rate=self._learning_rate,
+                items_per_second=self._pace.items_per_second,
+                seconds_left=self._seconds_left(state),
+                done=done,
+                of=of,
+            )
+        )
+
+    def note(self, text: str) -> None:
+        if self._observer is not None:
+            self._observer.note(text)
+
+    def _seconds_left(self, state: State) -> float | None:
+        """Of training alone; a limit on the minutes may come first."""
+        if self._pace.seconds_per_step is None:
+            return None
+        left = self._pace.seconds_per_step * (self._total_steps - state.step)
+        if self._plan.max_minutes is not None:
+            left = min(left, max(0.0, 60 * (self._plan.max_minutes - self.minutes())))
+        return left

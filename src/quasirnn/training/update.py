@@ -1,0 +1,113 @@
+"""One update of the weights: forward, the one message among processes, backward, L2, clipping, optimizer."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from quasirnn.training.learner import Carried, Learner
+from quasirnn.training.optimisation import Moment, Schedule, add_l2
+from quasirnn.training.plan import Plan
+from quasirnn.training.world import World
+
+
+class NotFinite(ArithmeticError):
+    """A loss or a gradient norm is NaN or infinite, on all processes alike. The weights are as before."""
+
+    def __init__(self, what: str, number: float) -> None:
+        super().__init__(f"the {what} is {number}")
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What an update was, over all processes."""
+
+    loss_sum: float
+    items: float
+    gradient_norm: float  # before clipping, L2 included
+    learning_rate: float  # of the first group of parameters
+    carried: Carried
+    flags: list[float]  # those given, summed
+
+    @property
+    def loss(self) -> float:
+        return self.loss_sum / self.items
+
+
+class Updater:
+    """Makes updates.
+
+    The gradient is that of loss_scale * (sum of losses / number of items), both taken over all processes: two processes
+    and one process with the same global batch make the same update, to rounding.
+    """
+
+    def __init__(self, learner: Learner, optimizer: Optimizer, schedule: Schedule, plan: Plan, world: World) -> None:
+        self._learner, self._optimizer, self._schedule, self._plan, self._world = (
+            learner,
+            optimizer,
+            schedule,
+            plan,
+            world,
+        )
+        self._parameters = [p for p in learner.model.parameters() if p.requires_grad]
+        # Before a checkpoint is loaded, which brings the rate of its own step.
+        self._base_rates = [group["lr"] for group in optimizer.param_groups]
+
+    def prepare(self) -> None:
+        """Wrap model and optimizer, once they hold what they shall start from."""
+        accelerator = self._world.accelerator
+        self._wrapped = accelerator.prepare_model(self._learner.model)
+        self._stepper = accelerator.prepare_optimizer(self._optimizer, device_placement=False)
+
+    def release(self) -> None:
+        """Leave the model as it came."""
+        self._world.accelerator.unwrap_model(self._learner.model, keep_fp32_wrapper=False)
+        self._world.accelerator.free_memory()
+
+    def make(self, batch: Any, carried: Carried, moment: Moment, flags: Sequence[float]) -> Update:
+        """One update.
+
+        Args:
+            flags: numbers that travel with the message; their sums over all processes come back.
+        """
+        world, plan = self._world, self._plan
+        rate = self._set_learning_rate(moment)
+        total, count, carried = self._learner.loss(self._wrapped, batch, carried)
+        loss_sum, items, *flags = world.sum([total.detach(), count, *flags])
+        _check("loss", loss_sum / items if items else math.nan)
+        # DDP takes the mean of the gradients over the processes, which is why their number comes in.
+        world.accelerator.backward(total * (plan.loss_scale * world.size / items))
+        norm = self._finish_gradient()
+        self._stepper.step()
+        self._stepper.zero_grad()
+        # Contiguous, as it will be after a checkpoint: the layout can decide on the last bit of a product.
+        carried = None if carried is None else tuple(tensor.detach().contiguous() for tensor in carried)
+        return Update(loss_sum, items, norm, rate, carried, flags)
+
+    def _set_learning_rate(self, moment: Moment) -> float:
+        factor = self._schedule(moment)
+        for group, base in zip(self._optimizer.param_groups, self._base_rates, strict=True):
+            group["lr"] = base * factor
+        return self._optimizer.param_groups[0]["lr"]
+
+    def _finish_gradient(self) -> float:
+        """L2 first, then clipping; returns the norm before clipping."""
+        accelerator, plan = self._world.accelerator, self._plan
+        accelerator.unscale_gradients()
+        add_l2(self._parameters, plan.l2)
+        total_norm = nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])
+        norm = total_norm.item()
+        if plan.clip_norm is not None and norm > plan.clip_norm:
+            nn.utils.clip_grads_with_norm_(self._parameters, plan.clip_norm, total_norm)
+        # With a scaler (fp16) an overflow is part of the method: it skips the update and lowers its scale.
+        if accelerator.scaler is None:
+            _check("gradient norm", norm)
+        return norm
+
+
+def _check(what: str, number: float) -> None:
+    if not math.isfinite(number):
+        raise NotFinite(what, number)
