@@ -64,10 +64,11 @@ def test_without_an_unknown_token_a_stranger_is_an_error():
 
 
 def test_words_with_padding_and_without_line_ends():
-    vocabulary = Vocabulary("word", ["<pad>", "<unk>", "good", "film"], {"padding": "<pad>", "unknown": "<unk>"})
-    assert vocabulary.encode("good\ngood film").tolist() == [2, 2, 3]
-    assert vocabulary.encode_tokens(["good", "plot"]).tolist() == [2, 1]
-    assert vocabulary.decode([2, 3, 0, 0]) == "good film"
+    vocabulary = Vocabulary.from_text("good\ngood film", "word", {"padding": "<pad>", "unknown": "<unk>"})
+    assert vocabulary.tokens == ("good", "film", "<pad>", "<unk>")
+    assert vocabulary.encode("good\ngood film").tolist() == [0, 0, 1]
+    assert vocabulary.encode_tokens(["good", "plot"]).tolist() == [0, 3]
+    assert vocabulary.decode([0, 1, 2, 2]) == "good film"
 
 
 def test_characters_with_specials_that_no_text_becomes():

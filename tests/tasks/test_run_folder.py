@@ -273,7 +273,7 @@ MALFORMED = {
     "huge header": (write("model.safetensors", struct.pack("<Q", 2**62)), "8 bytes, where its header needs 4,611,686"),
     "no environment": (remove("environment.json"), "environment.json: no such file."),
     "no metrics": (remove("metrics.jsonl"), "metrics.jsonl: no such file. A run has it from its first step on."),
-    "large metrics": (enlarge("metrics.jsonl", 10**9), "metrics.jsonl: has 1,000,000,000 bytes, more than 67,108,864."),
+    "large metrics": (enlarge("metrics.jsonl", 10**9), "metrics.jsonl: has 1,000,000,000 bytes, more than 33,554,432."),
     "deep metrics": (
         write("metrics.jsonl", '{"a":' * 99_999),
         "metrics.jsonl: cannot be read: maximum recursion depth",

@@ -1,4 +1,4 @@
-"""The tiny training as a program of its own, to be killed from outside: `python -m training.program FOLDER KEY=VALUE ...`."""
+"""The tiny training as a program, to be killed from outside: `python -m training.program FOLDER KEY=VALUE ...`."""
 
 import errno
 import json

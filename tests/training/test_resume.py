@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import shutil
 import signal
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from quasirnn.training import Plan
 from quasirnn.training.metrics import read_metrics
 from training import program
+from training.disk import Crash, Disk
 from training.tiny import PLAN, TinyLearner, hashes, newest, run, series
 
 
@@ -55,50 +55,23 @@ def test_guarantee_exact_resume_after_being_killed(tmp_path, kills):
     check_resumes(killed, number=kills, checkpoint_every=3)
 
 
-class Crash(BaseException):
-    """Ends a run in the midst of a write."""
-
-
-class Disk:
-    """Lets the n-th change on the disk crash; nothing can be changed after that, as if the process had been killed."""
-
-    CHANGES = ((os, "fsync"), (os, "rename"), (os, "replace"), (os, "mkdir"), (os, "unlink"), (os, "rmdir"))
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, crash_at: int | None) -> None:
-        self.changes = 0
-        for module, name in self.CHANGES:
-            monkeypatch.setattr(module, name, self.counted(getattr(module, name), crash_at))
-
-    def counted(self, function, crash_at):
-        def call(*arguments, **keywords):
-            self.changes += 1
-            if crash_at is not None and self.changes >= crash_at:
-                raise Crash
-            return function(*arguments, **keywords)
-
-        return call
-
-
 @pytest.mark.usefixtures("quick")
 def test_guarantee_crash_safe_training_killed_at_every_write(tmp_path, monkeypatch):
     """Before each sync, rename or removal in turn: what was written loads, and the run ends as if nothing had been."""
-    plan = Plan(**PLAN)
     whole = tmp_path / "whole"
     with monkeypatch.context() as patch:
-        disk = Disk(patch, crash_at=None)
-        run(whole, plan=plan, steps_per_epoch=4)
+        disk = Disk(patch)
+        run(whole)
     assert disk.changes > 50
     expected = hashes(whole), series(whole)
     for crash_at in range(1, disk.changes + 1):
-        folder = tmp_path / "crashed"
-        with monkeypatch.context() as patch, pytest.raises(Crash):
+        folder = tmp_path / f"crashed-{crash_at}"
+        with monkeypatch.context() as patch:
             Disk(patch, crash_at)
-            run(folder, plan=plan, steps_per_epoch=4)
-        outcome = run(folder, plan=plan, steps_per_epoch=4, resume=True)
-        assert outcome.reason == "finished"
+            with pytest.raises(Crash):
+                run(folder)
+        assert run(folder, resume=True).reason == "finished"
         assert (hashes(folder), series(folder)) == expected, f"change {crash_at} of {disk.changes}"
-        assert not list(folder.rglob(".*.tmp")) or crash_at == disk.changes
-        shutil.rmtree(folder)
 
 
 @pytest.mark.usefixtures("quick")

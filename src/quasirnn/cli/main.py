@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli import bench, demo, doctor, train
+from quasirnn.cli import bench, demo, doctor, evaluate, generate, score, train
 
 app = typer.Typer(
     name="quasirnn",
@@ -23,6 +23,9 @@ app = typer.Typer(
 app.command(name="doctor")(doctor.doctor)
 app.command(name="demo")(demo.demo)
 app.command(name="train")(train.train)
+app.command(name="evaluate")(evaluate.evaluate)
+app.command(name="generate")(generate.generate)
+app.command(name="score")(score.score)
 app.add_typer(bench.app, name="bench")
 
 

@@ -106,9 +106,13 @@ class Vocabulary:
         return cls(kind, sorted(kept, key=lambda token: (-kept[token], token)), specials, lowercase)
 
     @classmethod
-    def from_text(cls, text: str, kind: str, **limits: Any) -> "Vocabulary":
-        """The vocabulary of a text for a language model; `limits` are the keywords of `from_counts`."""
-        return cls.from_counts(count_tokens(text, kind, limits.get("lowercase", False)), kind, **limits)
+    def from_text(
+        cls, text: str, kind: str, specials: Mapping[str, str] | None = None, *, lowercase: bool = False, **limits: Any
+    ) -> "Vocabulary":
+        """The vocabulary of a text; arguments and `limits` are those of `from_counts`."""
+        specials = LANGUAGE_MODEL_SPECIALS.get(kind, {}) if specials is None else specials
+        counts = count_tokens(text, kind, lowercase, specials.get("end"))
+        return cls.from_counts(counts, kind, specials, lowercase=lowercase, **limits)
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -36,7 +36,7 @@ TASKS = ("sentiment", "language-model", "translation")
 FORMAT = 1
 # A vocabulary of two million words; reading it takes some hundred MB.
 MAX_VOCABULARY = 32 * 2**20
-MAX_METRICS = 64 * 2**20
+MAX_METRICS = 32 * 2**20
 REMEDY = "Copy the run anew, or train again."
 
 S = TypeVar("S", bound=TaskSettings)

@@ -191,7 +191,7 @@ def _names(folder: Path) -> list[str]:
 
 def _remove(path: Path) -> None:
     # Out of sight first: a half-removed folder must not look like a checkpoint. What cannot be removed is tried again.
-    hidden = path.with_name(f".{path.name}.tmp")
+    hidden = path.with_name(f".{path.name}.old.tmp")
     with contextlib.suppress(OSError):
         os.rename(path, hidden)
         shutil.rmtree(hidden, ignore_errors=True)

@@ -1,0 +1,55 @@
+"""What the commands that use a run share: loading it, where text comes from, progress."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quasirnn.cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from quasirnn.tasks.language_model_text import LanguageModelOnText
+
+
+def load_language_model(run: Path) -> "LanguageModelOnText":
+    return _load(run, "language-model")
+
+
+def _load(run: Path, task: str) -> Any:
+    from quasirnn.tasks.load import load
+
+    loaded = load(run)
+    if loaded.task != task:
+        raise UsageError(f"{run}: is a run of {loaded.task}, this command needs one of {task}.")
+    return loaded
+
+
+def texts(arguments: list[str], file: Path | None) -> Iterator[str]:
+    """The items to work on: the arguments, or the lines of a file, or those of standard input."""
+    from quasirnn.data.text_files import read_lines
+
+    if arguments and file is not None:
+        raise UsageError("TEXT and --file: give one of them.")
+    if arguments:
+        return iter(arguments)
+    if file is not None:
+        return read_lines(file)
+    if sys.stdin.isatty():
+        print("Reading from the terminal, one item a line; end with Ctrl-D.", file=sys.stderr)
+    return read_lines(sys.stdin.buffer, "standard input")
+
+
+@contextmanager
+def progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, silence elsewhere; to be called with (done, of)."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda done, of: None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)

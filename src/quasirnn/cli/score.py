@@ -1,0 +1,52 @@
+"""`quasirnn score`: how well a language model predicts a user's text."""
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from quasirnn.cli.errors import run_errors
+from quasirnn.cli.runs import load_language_model, texts
+
+
+def score(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained language model.")],
+    text: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; standard input if none.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Read the texts from a file, one a line.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+) -> None:
+    """Score texts: perplexity and bits of each, and of all together; tokens, and how many the model does not know.
+
+    Each text is a line of its own: nothing is carried from one to the next, and at word level its end is scored too.
+    Empty lines are left out. Any number of lines is read in constant memory.
+    """
+    with run_errors():
+        model = load_language_model(run)
+        tokens, bits, count = 0, 0.0, 0
+        if as_json:
+            print('{"items": [', end="")
+        else:
+            print("perplexity\tbits\ttokens\tunknown\ttext")
+        for item in texts(text or [], file):
+            if not item.strip():
+                continue
+            result = model.score(item)
+            tokens, bits = tokens + result.tokens, bits + result.bits
+            if as_json:
+                values = {"text": item, "tokens": result.tokens, "unknown": result.unknown, "bits": result.bits}
+                print(("," if count else "") + json.dumps({**values, "perplexity": finite(result.perplexity)}), end="")
+            else:
+                shown = item if len(item) <= 60 else item[:57] + "..."
+                print(f"{result.perplexity:.2f}\t{result.bits:.2f}\t{result.tokens}\t{result.unknown}\t{shown}")
+            count += 1
+        overall = math.exp(min(700.0, bits * math.log(2) / tokens)) if tokens else None
+        if as_json:
+            print(f'], "total": {json.dumps({"tokens": tokens, "bits": bits, "perplexity": overall})}}}')
+        elif count != 1:
+            print(f"{overall:.2f}\t{bits:.2f}\t{tokens}\t\tall {count:,}" if tokens else "nothing to score")
+
+
+def finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

@@ -1,0 +1,96 @@
+"""metrics.jsonl: every line is JSON, whatever happened to the one before it."""
+
+import json
+import math
+
+import pytest
+
+from quasirnn.training.files import WriteError
+from quasirnn.training.metrics import Metrics, read_metrics
+
+
+def write(path, *records):
+    metrics = Metrics(path)
+    for record in records:
+        metrics.add(record)
+    metrics.sync()
+    metrics.close()
+
+
+def record(event, step, **values):
+    return {"event": event, "step": step, "epoch": 1, **values}
+
+
+def test_records_are_added_and_read(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    first, second = record("start", 0), record("train", 10, loss=0.1, text="ü\u2028\u0085")
+    write(path, first)
+    write(path, second)
+    assert read_metrics(path) == [first, second]
+    assert [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]] == [first, second]
+
+
+@pytest.mark.parametrize("torn", ['{"event": "train", "st', '{"event": "train", "step": 3, "text": "\xc3', "7", "{}"])
+def test_after_a_torn_line_the_next_starts_afresh(tmp_path, torn):
+    path = tmp_path / "metrics.jsonl"
+    write(path, record("train", 1))
+    with open(path, "ab") as file:
+        file.write(torn.encode("latin-1"))
+    write(path, record("train", 2))
+    assert read_metrics(path) == [record("train", 1), record("train", 2)]
+
+
+def test_what_is_not_a_number_becomes_null(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    write(path, record("valid", 1, loss=math.nan, all=[math.inf, 1.5], by={"a": -math.inf}))
+    text = path.read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert read_metrics(path) == [record("valid", 1, loss=None, all=[None, 1.5], by={"a": None})]
+
+
+def test_a_resume_replaces_what_is_repeated(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    write(
+        path,
+        record("start", 0),
+        record("train", 10),
+        record("train", 20, loss=1),
+        record("valid", 20),
+        record("stop", 20),
+        record("resume", 15),
+        record("train", 20, loss=2),
+        record("valid", 20, better=True),
+        record("resume", 20),
+        record("valid", 20, better=False),
+    )
+    assert read_metrics(path) == [
+        record("start", 0),
+        record("train", 10),
+        record("resume", 15),
+        record("train", 20, loss=2),
+        record("resume", 20),
+        record("valid", 20, better=False),
+    ]
+
+
+def test_a_new_start_replaces_everything(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    write(path, record("start", 0), record("train", 1), record("start", 0), record("train", 2))
+    assert [r["step"] for r in read_metrics(path)] == [0, 2]
+
+
+def test_a_file_in_the_folders_place_is_told(tmp_path):
+    (tmp_path / "run").touch()
+    with pytest.raises(WriteError, match=r"cannot write .*/run/metrics.jsonl: Not a directory \(ENOTDIR\)"):
+        Metrics(tmp_path / "run" / "metrics.jsonl")
+
+
+def test_a_full_disk_is_told(tmp_path):
+    metrics = Metrics(tmp_path / "metrics.jsonl")
+    metrics.close()
+    # The one file that is always full.
+    metrics._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
+    with pytest.raises(WriteError, match=r"No space left on device \(ENOSPC\); what was recorded before is untouched"):
+        metrics.add(record("train", 1))
+    metrics.close()

@@ -1,0 +1,70 @@
+"""The first signal is noted, the second one forces."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from quasirnn.training import signals
+from quasirnn.training.signals import StopSignals
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_noted_and_the_handlers_are_put_back(number):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with StopSignals() as stop:
+        assert stop.received is None
+        os.kill(os.getpid(), number)
+        assert stop.received == number
+        # The echo of a launcher, at once: no second wish.
+        os.kill(os.getpid(), number)
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+FORCED = """
+import os, signal, sys, time
+from quasirnn.training.signals import StopSignals
+try:
+    with StopSignals():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+finally:
+    print("cleaned up")
+"""
+
+
+def test_guarantee_stops_cleanly_a_second_signal_forces():
+    done = subprocess.run([sys.executable, "-c", FORCED], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "")
+
+
+def test_a_second_signal_counts_when_it_is_no_echo(monkeypatch):
+    exits = []
+    monkeypatch.setattr(signals, "ECHO_SECONDS", 0.0)
+    monkeypatch.setattr(os, "_exit", exits.append)
+    with StopSignals():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert exits == [128 + signal.SIGTERM]
+
+
+def test_in_another_thread_it_does_nothing():
+    before = signal.getsignal(signal.SIGTERM)
+    seen = []
+
+    def work():
+        with StopSignals() as stop:
+            seen.append((signal.getsignal(signal.SIGTERM), stop.received))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(before, None)]
+    assert signal.getsignal(signal.SIGTERM) == before
