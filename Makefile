@@ -7,6 +7,9 @@ PYTHON  ?= python3
 TORCH   ?= torch==2.13.0
 WORKERS ?= 2
 ARGS    ?=
+# For the runs of real size: where the corpora or their archives are, and where the runs go.
+DATA    ?=
+RUNS    ?= runs
 
 BIN     := .venv/bin
 STAMPS  := .venv/.stamps
@@ -18,12 +21,12 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full check bench sanitize format clean FORCE
+.PHONY: help demo test test-full check bench reproduce-language-model sanitize format clean FORCE
 
 help:  ## this list
 	@echo "quasirnn: the Quasi-Recurrent Neural Network for PyTorch. Start with: make demo"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-26s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  ARGS=...   more arguments for the program, e.g. make test ARGS='-k split' or make demo ARGS='--seconds 20'"
 	@echo "  PYTHON=... another interpreter, 3.11 or newer      TORCH=... another build of torch (see the Makefile)"
@@ -47,6 +50,10 @@ check: $(STAMPS)/dev  ## formatting, lint and types
 bench: $(STAMPS)/core $(STAMPS)/kernels  ## time the layer against nn.LSTM on this machine
 	@$(BIN)/quasirnn bench layer --quick $(ARGS)
 
+# Starts the runs of docs/results.md or goes on with them, one after the other; Ctrl-C stops, the next call continues.
+reproduce-language-model: $(STAMPS)/train $(STAMPS)/kernels  ## the Penn Treebank for real: DATA=folder [RUNS=runs]
+	@DATA="$(DATA)" RUNS="$(RUNS)" sh scripts/reproduce-language-model.sh $(ARGS)
+
 # The process itself is not sanitized, so both runtimes come first: ASan's own, and libstdc++, whose exceptions
 # ASan must find at start-up although Python does not link it. Leaks are the interpreter's, not the kernels'.
 sanitize: $(STAMPS)/dev $(SANITIZED)  ## the kernels under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -58,7 +65,7 @@ format: $(STAMPS)/dev  ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove builds and caches; .venv stays
-	rm -rf build dist src/*.egg-info src/quasirnn/_kernels.* $(STAMPS)/core $(STAMPS)/dev $(STAMPS)/kernels
+	rm -rf build dist src/*.egg-info src/quasirnn/_kernels.* $(STAMPS)/core $(STAMPS)/train $(STAMPS)/dev $(STAMPS)/kernels
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -81,6 +88,10 @@ $(STAMPS)/torch: $(STAMPS)/venv
 $(STAMPS)/core: $(STAMPS)/torch pyproject.toml constraints.txt
 	@echo "installing quasirnn"
 	@QUASIRNN_NO_KERNELS=1 $(PIP) install --no-build-isolation -c constraints.txt -e . && touch $@
+
+$(STAMPS)/train: $(STAMPS)/core
+	@echo "installing what training needs"
+	@QUASIRNN_NO_KERNELS=1 $(PIP) install --no-build-isolation -c constraints.txt -e '.[train,plot]' && touch $@
 
 $(STAMPS)/dev: $(STAMPS)/core
 	@echo "installing what development needs"

@@ -17,17 +17,9 @@ from safetensors.torch import save
 from torch import nn
 
 from quasirnn.models import pretrained
-from quasirnn.models.pretrained import (
-    ModelFileError,
-    Pretrained,
-    Unfit,
-    as_type,
-    load_weights,
-    read_json,
-    save_weights,
-    write_json,
-    write_whole,
-)
+from quasirnn.models.checked_files import ModelFileError, read_json, write_json, write_whole
+from quasirnn.models.pretrained import Pretrained, load_weights, save_weights
+from quasirnn.models.typed_values import Unfit, as_type
 from quasirnn.nn import QRNN
 
 FILES = ("config.json", "model.safetensors")

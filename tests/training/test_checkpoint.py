@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from quasirnn.training import Plan, World
-from quasirnn.training.checkpoint import CheckpointError, Checkpoints
+from quasirnn.training.checkpoint import CheckpointError, Checkpoints, _checksum
 from quasirnn.training.files import WriteError
 from quasirnn.training.state import State
 from training.disk import Disk, no_space, read_only
@@ -78,19 +78,17 @@ def flip_a_bit(folder):
     (folder / "optimizer.safetensors").write_bytes(data)
 
 
-def change_state(**changes):
-    def change(folder):
+def change_state(change, checksum=True):
+    """Another content of state.json, with the checksum that belongs to it or without."""
+
+    def damage(folder):
         content = json.loads((folder / "state.json").read_text())
-        content["state"] |= changes
+        change(content)
+        if checksum:
+            content["checksum"] = _checksum(content)
         (folder / "state.json").write_text(json.dumps(content))
 
-    return change
-
-
-def drop_from_state(folder):
-    content = json.loads((folder / "state.json").read_text())
-    del content["files"]["rank-0.safetensors"]
-    (folder / "state.json").write_text(json.dumps(content))
+    return damage
 
 
 DAMAGES = {
@@ -102,9 +100,12 @@ DAMAGES = {
     "is not the state of a run": lambda folder: (folder / "state.json").write_text("[]"),
     "recursion": lambda folder: (folder / "state.json").write_text("[" * 100_000),
     "can't decode": lambda folder: (folder / "state.json").write_bytes(b'{"\xff'),
-    "state.json: step is 'seven'": change_state(step="seven"),
-    "state.json: epoch is True": change_state(epoch=True),
-    "state.json lacks 'rank-0.safetensors'": drop_from_state,
+    "state.json is not what was written": change_state(lambda content: content["state"].update(step=8), checksum=False),
+    "state.json: step is 'seven'": change_state(lambda content: content["state"].update(step="seven")),
+    "state.json: epoch is True": change_state(lambda content: content["state"].update(epoch=True)),
+    "state.json: minutes is None": change_state(lambda content: content["state"].update(minutes=None)),
+    "state.json lacks 'stale'": change_state(lambda content: content["state"].pop("stale")),
+    "state.json lacks 'rank-0.safetensors'": change_state(lambda content: content["files"].pop("rank-0.safetensors")),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from quasirnn.training import BadLoss, Observer, Plan, World, WriteError, engine, journal, read_metrics, train
+from quasirnn.training import BadLoss, Observer, Plan, World, WriteError, journal, read_metrics, train
 from quasirnn.training.optimisation import sgd
 from training.tiny import PLAN, TinyLearner, hashes, newest, run, series
 
@@ -201,7 +201,7 @@ def test_records_of_several_steps_survive_a_resume(tmp_path):
     ]
 
 
-def test_the_observer_hears_of_every_step(tmp_path):
+def test_the_observer_hears_of_every_step_and_nothing_is_printed(tmp_path, capfd):
     class Listener(Observer):
         def __init__(self):
             self.heard, self.records, self.notes = [], [], []
@@ -239,6 +239,7 @@ def test_the_observer_hears_of_every_step(tmp_path):
     run(tmp_path, observer=listener, resume=True)
     (note,) = listener.notes
     assert note.endswith("model.safetensors: No such file or directory; resuming from step-000000009")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_too_few_batches_are_told(tmp_path):
@@ -253,7 +254,7 @@ def test_too_few_batches_are_told(tmp_path):
 def test_a_missing_figure_is_told(tmp_path):
     learner = TinyLearner(tmp_path)
     learner.best_by = "accuracy"
-    with pytest.raises(KeyError, match="validate gave .*'loss', 'perplexity'.*, but best_by is 'accuracy'"):
+    with pytest.raises(KeyError, match=r"validate gave .*'loss', 'perplexity'.*, but best_by is 'accuracy'"):
         run(tmp_path, learner=learner)
 
 
@@ -345,8 +346,3 @@ def test_bf16_trains_and_resumes_exactly(tmp_path):
     command = [sys.executable, "-W", "error", "-c", BF16, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=TESTS)
     assert done.stdout == "{torch.bfloat16}\n", done.stderr
-
-
-def test_it_knows_no_terminal():
-    """Nothing is printed: what the user sees is the observer's work."""
-    assert not hasattr(engine, "print")

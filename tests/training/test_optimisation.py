@@ -1,6 +1,7 @@
 """Optimizers and schedules do what the paper's numbers say, worked by hand."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -87,7 +88,7 @@ def test_hold_then_decay_is_that_of_section_3_2():
 def test_warm_up_cosine_rises_in_a_line_and_falls_to_its_share():
     rates = [warm_up_cosine(10, 0.1)(moment(step)) for step in range(100)]
     assert rates[:10] == pytest.approx([0.1 * n for n in range(1, 11)])
-    assert all(a > b for a, b in zip(rates[10:], rates[11:], strict=False))
+    assert all(a > b for a, b in pairwise(rates[10:]))
     assert rates[-1] == pytest.approx(0.1)
     # A run whose end has moved nearer stays at the share.
     assert warm_up_cosine(10, 0.1)(moment(step=50, total_steps=20)) == pytest.approx(0.1)

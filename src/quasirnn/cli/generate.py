@@ -7,19 +7,24 @@ from typing import Annotated
 import typer
 
 from quasirnn.cli.errors import run_errors, user_errors
-from quasirnn.cli.runs import load_language_model
+from quasirnn.cli.runs import checked, load_language_model
 
 
 def generate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained language model.")],
     prompt: Annotated[str, typer.Option(help="The text to continue; nothing begins a line.")] = "",
     length: Annotated[int, typer.Option(help="Tokens to write: words, or characters.", min=0)] = 100,
-    temperature: Annotated[float, typer.Option(help="Under 1 more usual, over 1 more surprising; 0 always the likeliest.", min=0)] = 1.0,
+    temperature: Annotated[
+        float, typer.Option(help="Under 1 more usual, over 1 more surprising; 0 always the likeliest.", min=0)
+    ] = 1.0,
     top_k: Annotated[int | None, typer.Option(help="Choose among the k likeliest tokens only.", min=1)] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Choose among the likeliest tokens that together have probability p.", min=0, max=1)
+        float | None,
+        typer.Option(help="Choose among the likeliest tokens that together have probability p.", min=0, max=1),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed writes the same text; none: another each time.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="The same seed writes the same text; none: another each time.")
+    ] = None,
 ) -> None:
     """Let a language model continue a text. It appears as it is drawn; memory stays the same however long it gets.
 
@@ -29,8 +34,13 @@ def generate(
 
     quasirnn generate runs/ptb --length 1000000 > long.txt
     """
-    with run_errors(), user_errors_of_sampling():
+    with run_errors():
+        from quasirnn.models import Sampler
+
+        prompt = checked(prompt)
         model = load_language_model(run)
+        with user_errors():
+            Sampler(temperature, top_k, top_p, seed)
         pieces = model.stream(prompt, length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         try:
             print(prompt, end="", flush=True)
@@ -41,6 +51,3 @@ def generate(
             # Whoever read it has had enough, as `head` does.
             sys.stderr.close()
             raise typer.Exit from None
-
-
-user_errors_of_sampling = user_errors

@@ -32,12 +32,21 @@ def texts(arguments: list[str], file: Path | None) -> Iterator[str]:
     if arguments and file is not None:
         raise UsageError("TEXT and --file: give one of them.")
     if arguments:
-        return iter(arguments)
+        return map(checked, arguments)
     if file is not None:
         return read_lines(file)
     if sys.stdin.isatty():
         print("Reading from the terminal, one item a line; end with Ctrl-D.", file=sys.stderr)
-    return read_lines(sys.stdin.buffer, "standard input")
+    return read_lines(sys.stdin.buffer)
+
+
+def checked(argument: str) -> str:
+    """A text from the command line, which hands on bytes that are no UTF-8 in a form that nothing can print."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{argument!a}: not valid UTF-8.") from None
+    return argument
 
 
 @contextmanager

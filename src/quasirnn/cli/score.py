@@ -13,7 +13,9 @@ from quasirnn.cli.runs import load_language_model, texts
 
 def score(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained language model.")],
-    text: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; standard input if none.")] = None,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; standard input if none.")
+    ] = None,
     file: Annotated[Path | None, typer.Option(help="Read the texts from a file, one a line.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:

@@ -34,7 +34,8 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="demo, paper or fast. If not given: demo for the built-in corpus, paper for the paper's, fast for others.",
+            help="demo, paper or fast. If not given: demo for the built-in corpus, paper for the paper's own, "
+            "fast for any other.",
         ),
     ] = None,
     out: Annotated[
@@ -87,22 +88,25 @@ def show_settings(task: "Task[Any]", request: Any, configure: Any) -> None:
 
 
 def print_outcome(task: "Task[Any]", trained: "Trained") -> None:
-    outcome, run = trained.outcome, trained.run.path
-    say = lambda text: print(text, file=sys.stderr)  # noqa: E731
-    command = typed_command()
-    if outcome.steps_made == 0 and outcome.resumed_at is not None and outcome.reason != "signal":
+    outcome, run, command = trained.outcome, trained.run.path, typed_command()
+    stopped = outcome.reason == "signal"
+    if stopped:
+        say(f"Stopped and saved at step {outcome.step:,}. Go on with:")
+        say(f"    {command} train {task.name} --out {run} --resume")
+    elif outcome.steps_made == 0 and outcome.resumed_at is not None:
+        more = trained.training.settings.epochs + 1
         say(
-            f"Nothing left to do: the run stands at step {outcome.step:,}. More with e.g. epochs={trained.training.settings.epochs + 1}."
-        )
-    elif outcome.reason == "signal":
-        say(
-            f"Stopped and saved at step {outcome.step:,}. Go on with:\n    {command} train {task.name} --out {run} --resume"
+            f"Nothing left to do: the run stands at step {outcome.step:,}. To go on, give it more, as in epochs={more}."
         )
     else:
         say(f"{outcome.reason.capitalize()} after {outcome.step:,} steps, {outcome.minutes:.1f} minutes.")
     if outcome.best is not None:
         say(f"Best on validation: {task.figure} {outcome.best:.4g} at step {outcome.best_step:,}.")
-        if outcome.reason != "signal":
-            say("Next:")
-            for line in task.next_commands:
-                say(f"    {command} {line.format(run=run)}")
+    if outcome.best is not None and not stopped:
+        say("Next:")
+        for line in task.next_commands:
+            say(f"    {command} {line.format(run=run)}")
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -5,13 +5,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from quasirnn.training import Observer, Progress
+if TYPE_CHECKING:
+    from quasirnn.training import Progress
 
 
-class Lines(Observer):
-    """For a log: what is trained, notes, a line per validation, and a sign of life every few minutes."""
+class Lines:
+    """For a log: what is trained, notes, a line per validation, and a sign of life every few minutes.
+
+    An observer as the engine wants it (`training.Observer`).
+    """
 
     every = 120.0  # seconds
 
@@ -22,10 +26,10 @@ class Lines(Observer):
     def announce(self, training: Any, prepared: Any, path: Path) -> None:
         from quasirnn.tasks.training_run import count_parameters
 
-        settings = training.settings
+        settings, parameters = training.settings, count_parameters(prepared.model)
         self.say(
             f"{training.task}, preset {training.preset}: {settings.cell.upper()}, {settings.num_layers} layers of "
-            f"{settings.hidden_size}, {count_parameters(prepared.model):,} parameters; {describe_corpus(prepared.corpus)}"
+            f"{settings.hidden_size}, {parameters:,} parameters; {describe_corpus(prepared.corpus)}"
         )
         for note in prepared.notes:
             self.note(note)
@@ -45,7 +49,7 @@ class Lines(Observer):
             figures = ", ".join(f"{name} {value:.5g}" for name, value in figures_of(record).items())
             self.say(f"epoch {record['epoch']}, step {record['step']:,}: validation {figures}")
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: "Progress") -> None:
         if time.monotonic() - self.told > self.every:
             self.say(describe(progress, self.unit))
 
@@ -61,7 +65,7 @@ class Live(Lines):
     def say(self, text: str) -> None:
         self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: "Progress") -> None:
         self.bar.update(
             self.task,
             completed=progress.step,
@@ -85,7 +89,7 @@ def display(unit: str) -> Iterator[Lines]:
         yield Live(unit, bar)
 
 
-def describe(progress: Progress, unit: str) -> str:
+def describe(progress: "Progress", unit: str) -> str:
     epoch = f"epoch {progress.epoch}/{progress.epochs}"
     if progress.phase == "valid":
         return f"{epoch}, validating {progress.done}/{progress.of}"

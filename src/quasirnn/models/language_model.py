@@ -39,7 +39,8 @@ class LanguageModel(Pretrained):
     >>> logits.shape
     torch.Size([3, 1, 100])
 
-    Differs from the paper: how weights start, biases, and the dropout before the softmax are not said there and are ours.
+    Differs from the paper: how weights start, the softmax' bias and the dropout before it are not said there and are
+    ours; `gate_bias=False` is what its equations have.
     """
 
     def __init__(

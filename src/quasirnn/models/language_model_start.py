@@ -1,7 +1,8 @@
 """How a language model's weights start, where that decides whether plain SGD learns at all.
 
-A QRNN's own start keeps the variance of its input, and word vectors are small: two layers on, hardly anything is left for
-the softmax to tell words apart by, and a step size that would teach it something is too large for what it has already.
+A QRNN's own start keeps the variance of its input, and word vectors are small: two layers on, hardly anything is left
+for the softmax to tell words apart by, and a rate that would teach it something is too large for its bias, which it has
+already. docs/decisions/007 has the figures.
 """
 
 import torch

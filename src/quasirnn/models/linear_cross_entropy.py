@@ -1,8 +1,8 @@
 """The softmax over a large vocabulary and its loss, without ever holding all logits.
 
-For N tokens and V words the logits are N x V numbers: for the paper's language model 84 MB, and plain autograd keeps them,
-their log-softmax and the gradient of each at once. Here the tokens are taken in chunks, and a chunk's gradient is
-made while its logits are still there, so that at most one chunk of them ever exists.
+For N tokens and V words the logits are N x V numbers, 84 MB for a batch of the paper's language model, and plain
+autograd keeps them, their log-softmax and the gradient of each at once. Here the tokens are taken in chunks, and a
+chunk's gradient is made while its logits are still there: at most one chunk of them ever exists.
 """
 
 import torch

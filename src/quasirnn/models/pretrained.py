@@ -5,16 +5,13 @@ and whatever is wrong with it ends in a `ModelFileError`: one line that begins w
 """
 
 import inspect
-import json
 import math
 import os
-import stat
 import struct
-import types
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, get_type_hints
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,24 +19,31 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from quasirnn.models.checked_files import (
+    REMEDY,
+    ModelFileError,
+    check_file,
+    read_json,
+    readable,
+    write_json,
+    write_whole,
+)
+from quasirnn.models.typed_values import (
+    Unfit,
+    as_type,
+    one_line,
+    shown,
+)
+
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-REMEDY = "Copy the folder anew, or save the model again."
 # Tens of thousands of tensors; safetensors itself would read 100 MB.
 MAX_HEADER = 8 * 2**20
-MAX_JSON = 2**20
-MAX_DEPTH = 16
-# Whole numbers from here on are not exact in every reader of JSON.
-LARGEST = 2**53
 # A number in a configuration may be this large, or as large as the weights are many: no size of theirs is larger.
 MAX_NUMBER = 2**24
 
 # Types of weights and buffers by the names that safetensors has for them.
 TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "BOOL": "bool"}
-
-
-class ModelFileError(ValueError):
-    """A file that cannot be read as what it should be; the message is one line and begins with the file's name."""
 
 
 class Pretrained(nn.Module):
@@ -248,7 +252,7 @@ class Tensors:
 def open_tensors(file: Path) -> Iterator[Tensors]:
     """Open a safetensors file; ModelFileError if it is none, or not a whole one."""
     size = check_file(file)
-    with _readable(file), file.open("rb") as stream:
+    with readable(file), file.open("rb") as stream:
         start = stream.read(8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
     if len(start) < 8 or length > size - 8:
@@ -276,201 +280,6 @@ def _sound(file: Path) -> Iterator[None]:
         raise ModelFileError(f"{file}: not a whole safetensors file: {one_line(error)}. {REMEDY}") from None
 
 
-def read_json(file: Path, *, limit: int = MAX_JSON, remedy: str = REMEDY) -> dict[str, Any]:
-    """The JSON object in a file of at most `limit` bytes; ModelFileError for anything else."""
-    content = read_text(file, limit=limit, remedy=remedy)
-    try:
-        data = json.loads(content, object_pairs_hook=_once_each, parse_constant=_no_constant)
-        _check_depth(data)
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{file}: not sound JSON: {one_line(error)}. {remedy}") from None
-    if not isinstance(data, dict):
-        raise ModelFileError(f"{file}: must hold one JSON object, got {shown(data)}. {remedy}")
-    return data
-
-
-def read_text(file: Path, *, limit: int = MAX_JSON, remedy: str = REMEDY) -> str:
-    """A UTF-8 file of at most `limit` bytes as it is; ModelFileError for anything else."""
-    check_file(file, limit=limit, remedy=remedy)
-    with _readable(file, remedy), file.open("rb") as stream:
-        content = stream.read(limit)
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ModelFileError(
-            f"{file}: not UTF-8: byte {error.start:,} is {content[error.start]:#04x}. {remedy}"
-        ) from None
-
-
-def write_json(file: Path, data: Mapping[str, Any], *, limit: int = MAX_JSON) -> None:
-    """Write what `read_json` with the same limit will read."""
-    content = json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8") + b"\n"
-    if len(content) > limit:
-        raise ModelFileError(f"{file}: would have {len(content):,} bytes, more than the {limit:,} that will be read.")
-    write_whole(file, content)
-
-
-def write_whole(file: Path, content: bytes) -> None:
-    """Put content into a file so that, whenever the machine stops, the old or the new one is there, whole."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        try:
-            with temporary.open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, file)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
-        folder = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(file)) from error
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in data:
-            raise ValueError(f"{shown(key)} is there twice")
-        data[key] = value
-    return data
-
-
-def _check_depth(data: Any) -> None:
-    """RecursionError where code that walks down the values, `repr` for one, might run into it."""
-    level = [data]
-    for _ in range(MAX_DEPTH):
-        children = [
-            each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)
-        ]
-        level = [child for each in children for child in each]
-    if level:
-        raise RecursionError("nested too deep")
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
-
-
-def check_file(file: Path, *, limit: int | None = None, remedy: str = REMEDY) -> int:
-    """The size of a file; ModelFileError if it is missing, too large, or a folder, a pipe or a device."""
-    with _readable(file, remedy):
-        found = file.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise ModelFileError(f"{file}: not a file. {remedy}")
-    if limit is not None and found.st_size > limit:
-        raise ModelFileError(f"{file}: has {found.st_size:,} bytes, more than {limit:,}. {remedy}")
-    return found.st_size
-
-
-@contextmanager
-def _readable(file: Path, remedy: str = REMEDY) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise ModelFileError(f"{file}: no such file. {remedy}") from None
-    # ValueError: a name with a NUL in it.
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise ModelFileError(f"{file}: cannot be read: {why}.") from None
-
-
-class Unfit(ValueError):
-    """A value is not of its type; the message goes on from the name of the key: "must be ..., got ..."."""
-
-
-def as_type(value: Any, hint: Any) -> Any:
-    """A value read from JSON as the type that an annotation names: lists become tuples, 1 for a float 1.0.
-
-    >>> as_type([6, 2], int | tuple[int, ...])
-    (6, 2)
-    >>> as_type("2", int | None)
-    Traceback (most recent call last):
-    quasirnn.models.pretrained.Unfit: must be an integer or none, got '2'
-    """
-    for choice in alternatives(hint):
-        fits, converted = _fit(value, choice)
-        if fits:
-            return converted
-    raise Unfit(f"must be {describe_type(hint)}, got {shown(value)}")
-
-
-def alternatives(hint: Any) -> tuple[Any, ...]:
-    """The members of a union, or the one type."""
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-
-
-def describe_type(hint: Any) -> str:
-    """A type in words."""
-    words = {int: "an integer", float: "a number", bool: "true or false", str: "text", type(None): "none"}
-    return " or ".join(words.get(each) or _describe(each) for each in alternatives(hint))
-
-
-def _describe(hint: Any) -> str:
-    if get_origin(hint) is Literal:
-        return f"one of {', '.join(map(str, get_args(hint)))}" if len(get_args(hint)) > 1 else str(get_args(hint)[0])
-    if _is_sequence(hint):
-        plural = {int: "integers", float: "numbers", str: "texts"}
-        return f"a list of {plural.get((*get_args(hint), Any)[0], 'values')}"
-    return "an object" if get_origin(hint) in (dict, Mapping) else str(hint)
-
-
-def _is_sequence(hint: Any) -> bool:
-    return get_origin(hint) in (list, tuple, Sequence)
-
-
-def _fit(value: Any, hint: Any) -> tuple[bool, Any]:
-    """Whether a value is of one plain type, and the value as that type."""
-    if hint is Any:
-        return True, value
-    if get_origin(hint) is Literal:
-        return any(value == choice and type(value) is type(choice) for choice in get_args(hint)), value
-    if _is_sequence(hint):
-        if not isinstance(value, list | tuple):
-            return False, None
-        parts = [_fit(part, get_args(hint)[0]) for part in value]
-        return all(fits for fits, _ in parts), tuple(part for _, part in parts)
-    if get_origin(hint) in (dict, Mapping):
-        return isinstance(value, Mapping), value
-    if hint in (int, float):
-        number = isinstance(value, int | hint) and not isinstance(value, bool)
-        sound = number and (abs(value) < LARGEST if isinstance(value, int) else math.isfinite(value))
-        return (True, hint(value)) if sound else (False, None)
-    # JSON can hold half of a surrogate pair, UTF-8 cannot.
-    return isinstance(value, hint) and not (hint is str and is_broken(value)), value
-
-
-def is_broken(text: str) -> bool:
-    """Whether a text has half of a surrogate pair, as the name of a file that is not UTF-8 has in Python."""
-    return any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def shown(value: Any, limit: int = 60) -> str:
-    """A value from a file in one short line, whatever it is."""
-    if isinstance(value, str):
-        value = value[: limit + 1]
-    elif isinstance(value, list | tuple) and len(value) > 8:
-        return f"a list of {len(value)}"
-    elif isinstance(value, Mapping):
-        return "an object"
-    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= LARGEST:
-        return "a huge number"
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
 def _listed(names: Sequence[str]) -> str:
     few = ", ".join(shown(name) for name in names[:3])
     return few if len(names) <= 3 else f"{few} and {len(names) - 3} more"
-
-
-def one_line(error: BaseException) -> str:
-    """What an error says, in one line without a full stop."""
-    words = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    return words if len(words) <= 200 else words[:197] + "..."

@@ -12,7 +12,6 @@ from quasirnn.data.language_corpus import load as load_corpus
 from quasirnn.data.streams import EvaluationStreams, Streams
 from quasirnn.models import LanguageModel
 from quasirnn.models import language_model_start as start
-from quasirnn.models.pretrained import save_weights
 from quasirnn.tasks.language_model_settings import PRESETS, LanguageModelSettings
 from quasirnn.tasks.run_folder import Run, RunError
 from quasirnn.tasks.training_run import Task
@@ -83,14 +82,14 @@ class LanguageModelLearner:
         model: LanguageModel,
         streams: Streams,
         valid: Tensor,
-        weights: Path,
+        run: Run,
         device: torch.device,
     ) -> None:
         self.model = model
         self.steps_per_epoch = len(streams)
         self.streams = streams
         self.valid = valid
-        self.weights = weights
+        self.run = run
         self.device = device
 
     def batches(self, epoch: int, start: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -109,7 +108,7 @@ class LanguageModelLearner:
         return {"loss": nats, "perplexity": perplexity(nats), "bits": nats / math.log(2)}
 
     def save_best(self, model: nn.Module) -> None:
-        save_weights(model, self.weights)
+        self.run.save_model(model)
 
 
 def loss_per_token(
@@ -163,7 +162,7 @@ class PreparedLanguageModel:
         streams = Streams(
             self.train, self.settings.batch_size, self.settings.length, rank=world.rank, world_size=world.size
         )
-        return LanguageModelLearner(self.model, streams, self.valid, run.weights, world.device)
+        return LanguageModelLearner(self.model, streams, self.valid, run, world.device)
 
     def optimizer(self) -> torch.optim.Optimizer:
         if self.settings.optimizer == "sgd":
@@ -178,10 +177,12 @@ class PreparedLanguageModel:
         return optimisation.constant()
 
 
-def usual_preset(data: Sequence[str]) -> str:
+def usual_preset(data: Sequence[str], overrides: Sequence[str]) -> str:
     """demo for the built-in corpus, paper for the paper's, fast for any other."""
     if not data:
         return "demo"
+    if any(override.partition("=")[0] in ("train", "valid", "test") for override in overrides):
+        return "fast"
     return "paper" if [found.known for found in find_corpora(data)] == ["ptb"] else "fast"
 
 

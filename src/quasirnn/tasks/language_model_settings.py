@@ -31,7 +31,7 @@ class LanguageModelSettings(TaskSettings):
     word_scale: float = setting(0.1, help="deviation of the word vectors at the start", group="model", above=0)
     gates_start: Literal["usual", "unit", "small"] = setting(
         "usual",
-        help="weights of the layers at the start: as QRNN or nn.LSTM have them; so that gates see unit variance; +-0.05",
+        help="the layers' weights: as the layer itself has them; so that gates see unit variance; or within 0.05",
         group="model",
     )
     gate_bias: bool = setting(True, help="biases inside the recurrent layers", group="model")
@@ -59,7 +59,7 @@ class LanguageModelSettings(TaskSettings):
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         if self.tied and self.embedding_size not in (None, self.hidden_size):
-            yield f"embedding_size: must be hidden_size={self.hidden_size} or none with tied=true, got {self.embedding_size}"
+            yield f"embedding_size: with tied=true it is hidden_size={self.hidden_size}, got {self.embedding_size}"
         if self.weight_decay and self.optimizer != "adamw":
             yield f"weight_decay: {self.optimizer} has none; give l2, or optimizer=adamw"
         if self.l2 and self.optimizer == "adamw":

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from torch import Tensor
 from quasirnn.data.language_corpus import load as load_corpus
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models import LanguageModel, Sampler
-from quasirnn.tasks.language_model import EVALUATION_TOKENS, loss_per_token, perplexity
+from quasirnn.tasks.language_model import loss_per_token, perplexity
 from quasirnn.tasks.language_model_settings import LanguageModelSettings
 from quasirnn.tasks.run_folder import Run
 from quasirnn.training.learner import Tick
@@ -57,9 +56,9 @@ class Evaluation:
 class LanguageModelOnText:
     """Model and vocabulary as one object.
 
-        lm = quasirnn.load("runs/ptb")
-        print(lm.generate("the company", length=50, seed=1))
-        lm.score("the company said it expects a profit").perplexity
+    lm = quasirnn.load("runs/ptb")
+    print(lm.generate("the company", length=50, seed=1))
+    lm.score("the company said it expects a profit").perplexity
     """
 
     task = "language-model"

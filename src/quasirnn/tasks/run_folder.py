@@ -26,7 +26,9 @@ from torch import nn
 
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models import pretrained
-from quasirnn.models.pretrained import ModelFileError, Pretrained, Unfit, as_type, shown
+from quasirnn.models.checked_files import ModelFileError, check_file, read_json, read_text
+from quasirnn.models.pretrained import Pretrained
+from quasirnn.models.typed_values import Unfit, as_type, is_broken, one_line, shown
 from quasirnn.ops import backends
 from quasirnn.tasks.settings import SettingsError, TaskSettings, apply_overrides, contradictions, from_json, to_json
 from quasirnn.training import files
@@ -152,24 +154,24 @@ class Run:
     def read_vocabulary(self) -> Vocabulary:
         remedy = f"Without it the model knows no words. {REMEDY}"
         with _run_errors():
-            text = pretrained.read_text(self.vocabulary, limit=MAX_VOCABULARY, remedy=remedy)
+            text = read_text(self.vocabulary, limit=MAX_VOCABULARY, remedy=remedy)
         try:
             return Vocabulary.from_json(text, str(self.vocabulary))
         except ValueError as error:
-            raise RunError(f"{pretrained.one_line(error)}. {REMEDY}") from error
+            raise RunError(f"{one_line(error)}. {REMEDY}") from error
 
     def read_environment(self) -> dict[str, Any]:
         with _run_errors():
-            return pretrained.read_json(self.environment, remedy=REMEDY)
+            return read_json(self.environment, remedy=REMEDY)
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The records of the run as if it had never been interrupted; see `training.metrics`."""
         with _run_errors():
-            pretrained.check_file(self.metrics, limit=MAX_METRICS, remedy="A run has it from its first step on.")
+            check_file(self.metrics, limit=MAX_METRICS, remedy="A run has it from its first step on.")
         try:
             return read_metrics(self.metrics)
         except (OSError, RecursionError) as error:
-            raise RunError(f"{self.metrics}: cannot be read: {pretrained.one_line(error)}.") from error
+            raise RunError(f"{self.metrics}: cannot be read: {one_line(error)}.") from error
 
     def load_model(self, cls: type[M], vocabulary: Vocabulary | None = None, size_key: str = "vocabulary_size") -> M:
         """The best model so far, in eval mode on the CPU.
@@ -198,7 +200,7 @@ class Run:
     def _training(self) -> dict[str, Any]:
         file = self.training
         with _run_errors():
-            values = pretrained.read_json(file, remedy=f"Is {self.path} a folder that `quasirnn train` made?")
+            values = read_json(file, remedy=f"Is {self.path} a folder that `quasirnn train` made?")
         if strange := values.keys() - TRAINING.keys():
             raise RunError(f"{file}: {shown(min(strange))} is not known there. {REMEDY}")
         for key, hint in TRAINING.items():
@@ -225,7 +227,7 @@ def check_new(path: Path, data: Sequence[str] = ()) -> None:
     if os.path.lexists(path):
         raise RunError(f"{path}: is there already. Continue it with --resume, or give another --out.")
     for folder in data:
-        if pretrained.is_broken(folder):
+        if is_broken(folder):
             raise RunError(
                 f"{path}: the name of the data, {shown(folder)}, is not UTF-8 and cannot be kept: rename it."
             )

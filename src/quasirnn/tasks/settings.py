@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from quasirnn.models.pretrained import LARGEST, Unfit, alternatives, as_type, describe_type, shown
+from quasirnn.models.typed_values import LARGEST, Unfit, alternatives, as_type, describe_type, shown
 
 CELLS = ("qrnn", "lstm")
 GROUPS = ("data", "model", "optimisation", "run")

@@ -47,7 +47,7 @@ class Task(Generic[S]):
     name: str
     settings: type[S]
     presets: Mapping[str, Preset[S]]
-    usual_preset: Callable[[Sequence[str]], str]  # for the data that are given
+    usual_preset: Callable[[Sequence[str], Sequence[str]], str]  # for the data and the KEY=VALUEs that are given
     prepare: Callable[[S, Sequence[str]], Prepared]
     unit: str  # what the loss is counted over: "tokens"
     figure: str  # what decides on the best model
@@ -96,7 +96,7 @@ def configure(task: Task[S], request: Request) -> tuple[Training[S], Run | None]
             overrides=request.overrides,
         )
         return training, run
-    name = request.preset or task.usual_preset(data)
+    name = request.preset or task.usual_preset(data, request.overrides)
     if name not in task.presets:
         raise RunError(f"--preset {name}: {task.name} has {', '.join(task.presets)}.")
     settings = apply_overrides(task.presets[name].for_cell(request.cell or "qrnn"), request.overrides)

@@ -4,7 +4,7 @@ A checkpoint is a folder `step-000000123` with
 
     model.safetensors, optimizer.safetensors
     rank-0.safetensors, rank-1.safetensors, ...   of each process: random state, what it carries to the next batch
-    state.json                                    numbers, and the size and SHA-256 of the files above
+    state.json                                    numbers, and size and SHA-256 of the files above; a checksum of itself
 
 It is written under a temporary name, synced and renamed, so under its own name it is whole. The one before it is kept.
 """
@@ -137,7 +137,9 @@ class Checkpoints:
         self._world.agree(error, f"writing {path}")
 
     def _begin(self, temporary: Path) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        if not self.folder.is_dir():
+            self.folder.mkdir(parents=True)
+            sync_folder(self.folder.parent)
         self._remove_leftovers()
         temporary.mkdir()
 
@@ -152,6 +154,7 @@ class Checkpoints:
     def _finish(self, temporary: Path, path: Path, content: dict[str, Any]) -> None:
         # Read back rather than passed on: the files of other processes must be visible here, too.
         content["files"] = {name: _fingerprint(temporary / name) for name in _file_names(self._world.size)}
+        content["checksum"] = _checksum(content)
         write_synced(temporary / "state.json", json_bytes(content))
         sync_folder(temporary)
         if path.exists():
@@ -207,6 +210,12 @@ def _fingerprint(path: Path) -> dict[str, Any]:
         return {"size": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
+def _checksum(content: dict[str, Any]) -> str:
+    """Of all values but the checksum itself, independent of how they are laid out."""
+    values = {name: value for name, value in content.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
 def _read(path: Path, world: World, notes: list[str]) -> Loaded:
     content = _read_state(path / "state.json")
     stored = content["world_size"]
@@ -245,6 +254,8 @@ def _read_state(path: Path) -> dict[str, Any]:
         raise _Broken("state.json is not the state of a run")
     if content.get("format") != FORMAT:
         raise CheckpointError(f"{path} has format {content.get('format')!r}, this version reads format {FORMAT}")
+    if content.get("checksum") != _checksum(content):
+        raise _Broken("state.json is not what was written (checksum differs)")
     return content
 
 

@@ -66,7 +66,13 @@ def train(
         CheckpointError: no checkpoint can be read, or it is not one of this run.
         RankFailed: another process raised one of these.
     """
-    world = world or World()
+    if learner.steps_per_epoch < 1:
+        raise ValueError(f"train: steps_per_epoch must be at least 1, got {learner.steps_per_epoch}; too little data?")
+    if world is None:
+        with World() as world:
+            return train(
+                learner, optimizer, plan, folder, schedule=schedule, world=world, resume=resume, observer=observer
+            )
     run = _Run(learner, optimizer, plan, Path(folder), schedule or constant(), world, observer or Observer())
     with StopSignals() as signals:
         try:

@@ -87,12 +87,8 @@ def read_metrics(path: Path | str) -> list[Record]:
             records.clear()
         elif event == "resume":
             records = [r for r in records if r["step"] <= step and r["event"] != "stop"]
-        else:
-            records = (
-                [r for r in records if (r["event"], r["step"]) != (event, step)]
-                if _repeats(records, event, step)
-                else records
-            )
+        elif _repeats(records, event, step):
+            records = [r for r in records if (r["event"], r["step"]) != (event, step)]
         records.append(record)
     return records
 

@@ -21,15 +21,20 @@ def take_apart(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]
 
 
 def put_together(optimizer: Optimizer, tensors: dict[str, Tensor], rest: dict[str, Any]) -> None:
-    """Give an optimizer the state that `take_apart` took from one of the same kind on the same parameters."""
+    """Give an optimizer the state that `take_apart` took from one of the same kind on the same parameters.
+
+    Raises ValueError if it is of another kind or has other parameters.
+    """
     state: dict[int, dict[str, Any]] = {int(number): dict(entries) for number, entries in rest["state"].items()}
     for key, tensor in tensors.items():
         number, name = key.split(".", 1)
         state.setdefault(int(number), {})[name] = tensor
+    mine_all, stored_all = optimizer.state_dict()["param_groups"], rest["param_groups"]
+    described = [[(group.keys(), group["params"]) for group in groups] for groups in (mine_all, stored_all)]
+    if described[0] != described[1]:
+        raise ValueError("its optimizer is another one, or has other parameters")
     groups = []
-    for mine, stored in zip(optimizer.state_dict()["param_groups"], rest["param_groups"], strict=True):
-        if mine.keys() != stored.keys() or mine["params"] != stored["params"]:
-            raise ValueError("it is of another optimizer or of other parameters")
+    for mine, stored in zip(mine_all, stored_all, strict=True):
         # JSON knows no tuples (Adam's betas).
         groups.append({k: tuple(v) if isinstance(mine[k], tuple) else v for k, v in stored.items()})
     optimizer.load_state_dict({"state": state, "param_groups": groups})

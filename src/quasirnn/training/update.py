@@ -77,7 +77,9 @@ class Updater:
         rate = self._set_learning_rate(moment)
         total, count, carried = self._learner.loss(self._wrapped, batch, carried)
         loss_sum, items, *flags = world.sum([total.detach(), count, *flags])
-        _check("loss", loss_sum / items if items else math.nan)
+        if not items:
+            raise ValueError(f"{type(self._learner).__name__}.loss: no process has an item in step {moment.step + 1}")
+        _check("loss", loss_sum / items)
         # DDP takes the mean of the gradients over the processes, which is why their number comes in.
         world.accelerator.backward(total * (plan.loss_scale * world.size / items))
         norm = self._finish_gradient()
