@@ -35,6 +35,6 @@ train() {
 }
 
 train lm-paper-qrnn --preset paper precision=bfloat16 "$@"
-train lm-paper-lstm --preset paper --cell lstm precision=bfloat16 gates_start=small word_scale=0.05 "$@"
+train lm-paper-lstm --preset paper --cell lstm precision=bfloat16 "$@"
 train lm-paper-qrnn-no-zoneout --preset paper precision=bfloat16 zoneout=0 "$@"
 train lm-fast --preset fast

@@ -1,6 +1,7 @@
 """Drawing tokens: which ones may come at all, how often each comes, and the same again for the same seed."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -110,10 +111,10 @@ def test_logits_of_any_type(dtype):
         ({"top_p": 0.0}, "top_p must be over 0 and at most 1, got 0.0."),
         ({"top_p": 1.1}, "top_p must be over 0 and at most 1, got 1.1."),
         ({"top_p": math.nan}, "top_p must be over 0 and at most 1, got nan."),
-        ({"seed": 2**64}, "seed must be "),
-        ({"seed": -(2**63) - 1}, "seed must be "),
+        ({"seed": -1}, "seed must be 0 or more, and less than 2**63, got -1."),
+        ({"seed": 2**63}, f"seed must be 0 or more, and less than 2**63, got {2**63}."),
     ],
 )
 def test_wrong_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message.replace(".", r"\.")):
+    with pytest.raises(ValueError, match=re.escape(message)):
         Sampler(**arguments)

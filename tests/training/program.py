@@ -1,8 +1,6 @@
 """The tiny training as a program, to be killed from outside: `python -m training.program FOLDER KEY=VALUE ...`."""
 
-import errno
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,10 +12,12 @@ TESTS = Path(__file__).parents[1]
 LAUNCHER = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
-def start(folder: Path, *, processes: int = 1, **settings: float) -> subprocess.Popen[bytes]:
+def start(
+    folder: Path, *, processes: int = 1, module: str = "training.program", **settings: float
+) -> subprocess.Popen[bytes]:
     """Start or resume the training in `folder`; what it prints goes to a file there."""
     launcher = LAUNCHER if processes == 2 else []
-    command = [sys.executable, *launcher, "-m", "training.program", str(folder)]
+    command = [sys.executable, *launcher, "-m", module, str(folder)]
     command += [f"{key}={value}" for key, value in settings.items()]
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "output.txt", "ab") as output:
@@ -53,20 +53,6 @@ def output(folder: Path) -> str:
     return (folder / "output.txt").read_text()
 
 
-def fail_at(folder: Path, step: int) -> None:
-    """From now on, this process finds no space for its part of the checkpoint of one step."""
-    from quasirnn.training import checkpoint
-
-    write = checkpoint.write_synced
-
-    def failing(path: Path, data: bytes) -> None:
-        if f"step-{step:09d}" in str(path):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        write(path, data)
-
-    checkpoint.write_synced = failing
-
-
 def main() -> None:
     import torch
 
@@ -79,13 +65,11 @@ def main() -> None:
     pause, drop = settings.pop("pause", 0.0), settings.pop("drop", 0.3)
     steps_per_epoch, epochs = int(settings.pop("steps_per_epoch", 5)), int(settings.pop("epochs", 2))
     with World(cpu=True) as world:
-        if settings.get("fail_on_rank") == world.rank:
-            fail_at(folder, int(settings["fail_at_step"]))
         learner = TinyLearner(
             folder, steps_per_epoch=steps_per_epoch, drop=drop, rank=world.rank, ranks=world.size, pause=pause
         )
         outcome = run(folder, learner=learner, plan=Plan(**PLAN | {"epochs": epochs}), resume=True)
-        print(json.dumps({"rank": world.rank, "reason": outcome.reason, "step": outcome.step}), flush=True)
+        print(json.dumps({"reason": outcome.reason, "step": outcome.step}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 """The loop: when it ends, what it refuses to do, and what it tells."""
 
 import math
-import subprocess
 import sys
 
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from torch import nn
 
 from quasirnn.training import BadLoss, Observer, Plan, World, WriteError, journal, read_metrics, train
-from quasirnn.training.optimisation import sgd
+from quasirnn.training.optimisation import adamw, sgd
 from training.tiny import PLAN, TinyLearner, hashes, newest, run, series
 
 
@@ -314,35 +314,49 @@ def test_half_precision_needs_a_gpu():
         World("fp8")
 
 
-BF16 = """
-import sys, torch
-from pathlib import Path
-torch.set_num_threads(1)
-from quasirnn.training import Plan, World, train
-from quasirnn.training.optimisation import adamw
-from training.tiny import TinyLearner, hashes
-seen = set()
-def go(folder, resume=False, **plan):
-    learner = TinyLearner(folder)
-    learner.model.decoder.register_forward_hook(lambda module, inputs, output: seen.add(output.dtype))
-    with World("bf16", cpu=True) as world:
-        forward = learner.model.forward
-        train(learner, adamw(learner.model), Plan(epochs=2, **plan), folder, world=world, resume=resume)
-        assert learner.model.forward == forward, "the model is left as it came"
-base = Path(sys.argv[1])
-go(base / "whole")
-go(base / "cut", max_steps=3)
-go(base / "cut", resume=True)
-assert hashes(base / "whole") == hashes(base / "cut")
-print(seen)
-"""
+@pytest.fixture
+def fresh_accelerate():
+    """Accelerate allows one precision per process, unless it is made to forget."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
 
 
-@pytest.mark.slow
+def check_precision(tmp_path, world, dtype, scaler=lambda: None):
+    """It is used in the forward pass, an interrupted run ends like a whole one, and the model is left as it came."""
+    seen = set()
+
+    def go(folder, resume=False, **changes):
+        learner = TinyLearner(folder)
+        learner.model.decoder.register_forward_hook(lambda module, inputs, output: seen.add(output.dtype))
+        world.accelerator.scaler = scaler()
+        plan = Plan(**PLAN | changes)
+        train(learner, adamw(learner.model), plan, folder, world=world, resume=resume)
+        assert "forward" not in vars(learner.model)
+        return weights(learner)
+
+    whole = go(tmp_path / "whole")
+    go(tmp_path / "cut", max_steps=3)
+    resumed = go(tmp_path / "cut", resume=True)
+    assert seen == {dtype}
+    assert all(torch.equal(a, b) for a, b in zip(whole, resumed, strict=True))
+    assert hashes(tmp_path / "whole") == hashes(tmp_path / "cut")
+
+
+@pytest.mark.usefixtures("fresh_accelerate")
 def test_bf16_trains_and_resumes_exactly(tmp_path):
-    """In a process of its own: Accelerate allows one precision per process."""
-    from training.program import TESTS
+    check_precision(tmp_path, World("bf16", cpu=True), torch.bfloat16)
 
-    command = [sys.executable, "-W", "error", "-c", BF16, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=TESTS)
-    assert done.stdout == "{torch.bfloat16}\n", done.stderr
+
+@pytest.mark.usefixtures("fresh_accelerate")
+def test_fp16_skips_what_overflows_and_resumes_exactly(tmp_path):
+    """With the scaler of a CPU in place of a GPU's; its first scale overflows for some steps."""
+    world = World(cpu=True)
+    accelerator = world.accelerator
+    accelerator.state._mixed_precision, accelerator.native_amp = "fp16", True
+    check_precision(
+        tmp_path, world, torch.float16, lambda: torch.amp.GradScaler("cpu", init_scale=2.0**22, growth_interval=2)
+    )
+    norms = [record["gradient_norm"] for record in events(tmp_path / "whole", "train")]
+    assert norms[0] is None
+    assert any(norms)

@@ -1,6 +1,6 @@
 """Is what runs here right? Asked before anything is timed, and by `quasirnn doctor`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -54,7 +54,16 @@ def require_right(device: str = "cpu") -> dict[str, Any]:
     checks.append(check_layer(dtype=torch.float64, device=device))
     # Large enough for every path that small sizes are spared.
     checks.append(check_layer(shape=(40, 9, 320, 320), device=device))
-    check = _worst(checks)
+    return require(checks)
+
+
+def require(checks: list[Check]) -> dict[str, Any]:
+    """The worst of some checks, as a dictionary.
+
+    Raises:
+        WrongNumbers: one of them fails.
+    """
+    check = worst(checks)
     if not check.ok:
         raise WrongNumbers(
             f"the numbers are wrong on this machine, not timing them: {check.worst} is off by {check.error:.1e}, "
@@ -81,11 +90,11 @@ def check_pooling(shape: tuple[int, int, int] = (67, 5, 33), device: str = "cpu"
         gradients = torch.autograd.grad((h * upstream.to(where, dtype)).sum() + c_last.sum(), leaves)
         values = [h, c_last, *gradients]
         names = ["h", "c_last", "gradient of z", "gradient of f", "gradient of o", "gradient of c0"]
-        return _named(names, values)
+        return named(names, values)
 
     exact = results(reference.fo_pool, torch.float64, "cpu")
     plain = results(reference.fo_pool, torch.float32, "cpu")
-    return _compare(results(fo_pool, torch.float32, device), exact, plain, torch.float32)
+    return compare(results(fo_pool, torch.float32, device), exact, plain, torch.float32)
 
 
 def check_layer(
@@ -126,7 +135,7 @@ def check_layer(
             for step in leaf.detach()[:STEPS].split(1):
                 piece, state = rnn(step, state)
                 steps.append(piece)
-    mine = _named(names, [h, *gradients, whole, torch.cat(steps)])
+    mine = named(names, [h, *gradients, whole, torch.cat(steps)])
 
     def results(dtype: torch.dtype) -> dict[str, Tensor]:
         leaves = [each.to(dtype, copy=True).requires_grad_() for each in (x, *weights)]
@@ -134,27 +143,29 @@ def check_layer(
         h = reference.pool(gates, bias=leaves[2], pooling=pooling, zoneout=zoneout, seed=mask_seed)[0]
         gradients = torch.autograd.grad(h, leaves, upstream.to(dtype), retain_graph=True)
         still = reference.pool(gates, bias=leaves[2], pooling=pooling)[0]
-        return _named(names, [h, *gradients, still, still[:STEPS]])
+        return named(names, [h, *gradients, still, still[:STEPS]])
 
-    check = _compare(mine, results(torch.float64), results(dtype), dtype, eps=64 if dtype == torch.float64 else 4)
+    check = compare(mine, results(torch.float64), results(dtype), dtype, eps=64 if dtype == torch.float64 else 4)
     detail = f"{pooling}, width {k}" + (f", zoneout {zoneout}" if zoneout else "")
     return Check(f"{check.worst} ({detail}, {str(dtype).removeprefix('torch.')})", check.error, check.allowed)
 
 
-def _named(names: list[str], values: list[Tensor]) -> dict[str, Tensor]:
+def named(names: list[str], values: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Results by name, ready to be compared."""
     return {name: value.detach().cpu().double() for name, value in zip(names, values, strict=True)}
 
 
-def _compare(
+def compare(
     mine: dict[str, Tensor], exact: dict[str, Tensor], plain: dict[str, Tensor], dtype: torch.dtype, eps: int = 4
 ) -> Check:
+    """The worst of all results: twice the error of `plain` is allowed, plus some eps of the largest value."""
     checks = []
     for name, truth in exact.items():
         floor = eps * torch.finfo(dtype).eps * truth.abs().max()
         allowed = 2 * (plain[name] - truth).abs().max() + floor
         checks.append(Check(name, float((mine[name] - truth).abs().max()), float(allowed)))
-    return _worst(checks)
+    return worst(checks)
 
 
-def _worst(checks: list[Check]) -> Check:
+def worst(checks: list[Check]) -> Check:
     return max(checks, key=lambda check: check.error / check.allowed if check.ok else float("inf"))

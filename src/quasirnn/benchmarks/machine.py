@@ -3,7 +3,6 @@
 import os
 import platform
 import shlex
-import subprocess
 import sys
 import time
 from datetime import datetime
@@ -11,19 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from quasirnn.tasks.run_folder import commit, cpu_name
+
 # Cores in use by others from which on speeds are not to be trusted.
 BUSY = 0.3
-
-
-def cpu_name() -> str:
-    """The processor's name as its maker gives it, where the system tells."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def usable_cores() -> int:
@@ -92,7 +82,7 @@ def describe(device: str = "cpu") -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "quasirnn": version("quasirnn"),
-        "commit": _commit(),
+        "commit": commit(),
         "backend": backend["backend"],
         "backend_instruction_set": backend.get("instruction_set"),
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -121,16 +111,3 @@ def _own_seconds() -> float:
     """Processor time of this process and of those it has waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
-
-
-def _commit() -> str | None:
-    """The commit of the sources that run, "+" behind it if they differ from it; None if they are not in a work tree."""
-    folder = Path(__file__).parents[3]
-    if not (folder / ".git").exists():
-        return None
-    try:
-        ask = ["git", "-C", str(folder), "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"]
-        found = subprocess.run(ask, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return found.stdout.strip()

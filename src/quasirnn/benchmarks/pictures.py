@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from quasirnn.benchmarks import softmax
 from quasirnn.benchmarks.passes import MODES
 from quasirnn.benchmarks.result import Cell, Result
 from quasirnn.benchmarks.tables import pivot
@@ -114,10 +115,48 @@ def _train_step(result: Result, path: Path) -> None:
     )
 
 
+def _task(result: Result, path: Path) -> None:
+    s = result.settings
+    stacked_bars(
+        path,
+        [cell["model"] for cell in result.cells],
+        {part: [cell["parts"][part] * 1e3 for cell in result.cells] for part in result.cells[0]["parts"]},
+        title=f"One training step, {s['task']}, preset {s['preset']}",
+        unit="ms per step, median",
+        footnote=_footnote(result),
+    )
+
+
+def _softmax(result: Result, path: Path) -> None:
+    s = result.settings
+    plain = next(cell for cell in result.cells if cell["way"] == softmax.PLAIN)
+    chunked = [cell for cell in result.cells if cell["numbers"] is not None]
+    lines = [
+        Line("time over the bare products", [c["ratio"] for c in chunked], "", plain["ratio"], "F.cross_entropy"),
+        Line(
+            "extra memory",
+            [cell["extra_bytes"] / 1e6 for cell in chunked],
+            "MB",
+            plain["extra_bytes"] / 1e6,
+            "F.cross_entropy",
+        ),
+    ]
+    lines_over(
+        path,
+        [cell["numbers"] / 1e6 for cell in chunked],
+        lines,
+        title=f"Loss over {s['vocabulary']:,} words in chunks, {s['rows']:,} rows of {s['hidden']}, {s['precision']}",
+        x_name="Logits at once, millions",
+        footnote=_footnote(result),
+    )
+
+
 _DRAWERS: dict[str, Callable[[Result, Path], None]] = {
     "layer": _layer,
     "floor": _floor,
     "step": _step,
     "scale": _scale,
     "train-step": _train_step,
+    "task": _task,
+    "softmax": _softmax,
 }

@@ -1,8 +1,5 @@
 """Long sequences: time per token and extra memory in inference, one row, from a thousand steps to a million."""
 
-import json
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
 
 import torch
@@ -10,6 +7,7 @@ import torch
 from quasirnn import QRNN
 from quasirnn.benchmarks import machine
 from quasirnn.benchmarks.correctness import require_right
+from quasirnn.benchmarks.memory import in_child
 from quasirnn.benchmarks.passes import budget_for, layer_pass, stopwatch_for
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, for_device
 from quasirnn.benchmarks.timing import Budget, take_turns
@@ -79,13 +77,8 @@ def time_lengths(plan: Plan, setting: Setting) -> list[Cell]:
 
 def measure_memory(T: int, H: int, setting: Setting) -> Cell:
     """Extra memory of one forward pass, measured by `scale_memory` in a fresh process."""
-    command = [sys.executable, "-m", "quasirnn.benchmarks.scale_memory", str(T), str(H), setting.device]
-    command += [str(torch.get_num_threads()), str(setting.seed)]
-    found = subprocess.run(command, capture_output=True, text=True)
-    if found.returncode != 0:
-        reason = (found.stderr.strip() or f"exit code {found.returncode}").splitlines()[-1]
-        raise RuntimeError(f"measuring memory at length {T} failed: {reason}")
-    return json.loads(found.stdout)
+    arguments = [str(T), str(H), setting.device, str(torch.get_num_threads()), str(setting.seed)]
+    return in_child("quasirnn.benchmarks.scale_memory", arguments, f"memory at length {T}")
 
 
 def summarise(cells: list[Cell]) -> list[Figure]:

@@ -1,5 +1,6 @@
 """Results as tables of words; who prints them decides how they look."""
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,10 +138,74 @@ def _train_step(result: Result) -> list[Table]:
     return [Table(title, ["", *(part.replace(" ", "\n") for part in parts), "in all"], rows)]
 
 
+def _task(result: Result) -> list[Table]:
+    qrnn, lstm = result.cells
+    rows = []
+
+    def add(name: str, of: Callable[[Cell], float], form: str = ",.0f", scale: float = 1.0) -> None:
+        numbers = [of(cell) for cell in (qrnn, lstm)]
+        words = [f"{number * scale:{form}}" for number in numbers]
+        rows.append([name, *words, f"{numbers[1] / numbers[0]:.2f}" if numbers[0] else ""])
+
+    s = result.settings
+    unit = s["unit"]
+    add("parameters", lambda cell: cell["parameters"])
+    add("multiply-adds in a time step: recurrent part", lambda cell: cell["multiply_adds"]["recurrent"])
+    add("multiply-adds in a time step: whole model", lambda cell: cell["multiply_adds"]["whole"])
+    for key, word in (("median", "median step"), ("best", "best step"), ("all", "all steps together")):
+        add(f"{unit}/s: {word}", lambda cell, key=key: cell["items_per_second"][key])
+    for part in qrnn["parts"]:
+        add(f"ms a step: {part}, median", lambda cell, part=part: cell["parts"][part], ",.1f", 1e3)
+    add("ms a step: drawing the batch, not counted", lambda cell: cell["draw_seconds"], ",.2f", 1e3)
+    add("MB at the peak: what training takes", lambda cell: cell["memory"]["training_bytes"], ",.0f", 1e-6)
+    add("MB at the peak: the whole process", lambda cell: cell["memory"]["process_bytes"], ",.0f", 1e-6)
+    items = statistics.median(qrnn["steps"]["items"])
+    differ = ", ".join(f"{key} {_word(ours)}/{_word(theirs)}" for key, (ours, theirs) in s["differences"].items())
+    title = (
+        f"Training {s['task']} (preset {s['preset']}, {s['corpus'].get('name', 'data')}): {s['steps']} steps each in "
+        f"turns on the same batches, {items:,.0f} {unit} a step.\n"
+        f"The two differ in {differ}.\n"
+        "Multiply-adds: the size of every weight matrix but embeddings, forward; with gradients three times as many.\n"
+        f"Memory: of {s['memory_steps']} steps in a process of its own ({qrnn['memory']['method']})."
+    )
+    return [Table(title, ["", "QRNN", "nn.LSTM", "LSTM / QRNN"], rows)]
+
+
+def _word(value: Any) -> str:
+    return "-" if value is None else str(value).lower()
+
+
+def _softmax(result: Result) -> list[Table]:
+    s = result.settings
+    rows = []
+    for cell in result.cells:
+        (seconds,) = cell["seconds"].values()
+        extra = cell.get("extra_bytes")
+        rows.append(
+            [
+                cell["way"] + (" (default)" if cell["default"] else ""),
+                f"{cell['rows_at_once']:,}",
+                f"{seconds['best'] * 1e3:,.1f}",
+                f"{seconds['median'] * 1e3:,.1f}",
+                f"{cell['ratio']:.2f}",
+                "" if extra is None else f"{extra / 1e6:,.1f}",
+            ]
+        )
+    method = result.cells[0]["memory_method"]
+    title = (
+        f"The loss over {s['vocabulary']:,} words with its gradients, {s['rows']:,} rows of {s['hidden']}, "
+        f"{s['precision']}.\nMemory: beyond inputs and gradients ({method})"
+    )
+    columns = ["", "rows\nat once", "ms,\nbest", "\nmedian", "best / bare\nproducts", "extra\nmemory, MB"]
+    return [Table(title, columns, rows)]
+
+
 _MAKERS: dict[str, Callable[[Result], list[Table]]] = {
     "layer": _layer,
     "floor": _floor,
     "step": _step,
     "scale": _scale,
     "train-step": _train_step,
+    "task": _task,
+    "softmax": _softmax,
 }

@@ -1,16 +1,16 @@
 """`quasirnn bench`: timings, one subcommand per question."""
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quasirnn.cli.errors import UsageError, user_errors
+from quasirnn.cli.errors import Failure, UsageError, run_errors, user_errors
 
 if TYPE_CHECKING:
     from quasirnn.benchmarks.result import Result
@@ -22,6 +22,11 @@ app = typer.Typer(rich_markup_mode="markdown")
 class Device(StrEnum):
     cpu = "cpu"
     cuda = "cuda"
+
+
+class Precision(StrEnum):
+    float32 = "float32"
+    bfloat16 = "bfloat16"
 
 
 Quick = Annotated[bool, typer.Option("--quick", help="A part of it, within a minute.")]
@@ -54,9 +59,9 @@ class Options:
 
 @app.callback(invoke_without_command=True)
 def bench(context: typer.Context) -> None:
-    """Time the layer on this machine.
+    """Time the layer, and training with it, on this machine.
 
-    Contestants take turns in one process and the best pass counts. What is timed is checked against its definition
+    Contestants take turns in one process. What is timed is checked against its definition
     first; if that fails, nothing is printed and the exit code is 1.
     """
     if context.invoked_subcommand is None:
@@ -150,8 +155,80 @@ def train_step(
     execute("train-step", Options(quick, threads, seed, device, output, plot, json))
 
 
-def execute(name: str, options: Options, **more: Any) -> None:
-    """Run one benchmark and show what it found. Mistakes are told before anything takes time."""
+@app.command(name="task")
+def task_steps(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="As for train: language-model.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Change settings, as for train; for both where both have them."),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="As for train. Without it: the built-in corpus."),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="As for train. If not given: what suits the data.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps of each that count. [default: 200; with --quick 20]", min=1)
+    ] = None,
+    quick: Quick = False,
+    threads: Threads = None,
+    device: DeviceName = Device.cpu,
+    output: Output = None,
+    plot: Plot = None,
+    json: Json = False,
+) -> None:
+    """Time training steps of a task with the QRNN and with the equal LSTM, and measure their memory.
+
+    In turns, step by step, on the same batches, through the update that **quasirnn train** makes. Nothing is kept:
+    there is no run folder. Ctrl-C ends it.
+
+    Examples:
+
+    quasirnn bench task language-model --quick
+
+    quasirnn bench task language-model --data ptb --preset paper --output figures.json
+    """
+    with run_errors():
+        from quasirnn.tasks.tasks import find_task
+        from quasirnn.tasks.training_run import Request
+
+        request = Request(data=data or [], preset=preset, overrides=overrides or [])
+        # The seed is one of the KEYs.
+        options = Options(quick, threads, 1, device, output, plot, json)
+        execute("task", options, {"steps": steps}, task=find_task(task), request=request)
+
+
+@app.command()
+def softmax(
+    vocabulary: Annotated[int | None, typer.Option(help="Words. [default: 10000]", min=1)] = None,
+    rows: Annotated[int | None, typer.Option(help="Tokens in a batch. [default: 2100]", min=1)] = None,
+    hidden: Annotated[int | None, typer.Option(help="Units before the softmax. [default: 640]", min=1)] = None,
+    precision: Annotated[Precision | None, typer.Option(help="Type of the matrix products. [default: float32]")] = None,
+    quick: Quick = False,
+    threads: Threads = None,
+    seed: Seed = 1,
+    device: DeviceName = Device.cpu,
+    output: Output = None,
+    plot: Plot = None,
+    json: Json = False,
+) -> None:
+    """Time the loss over a vocabulary, forward and backward: plain, in chunks, and the bare products as floor.
+
+    With the extra memory of each, so that the size of the chunks can be chosen.
+    """
+    sizes = {"vocabulary": vocabulary, "rows": rows, "hidden": hidden, "precision": precision and precision.value}
+    execute("softmax", Options(quick, threads, seed, device, output, plot, json), sizes)
+
+
+def execute(name: str, options: Options, changes: Mapping[str, Any] | None = None, **more: Any) -> None:
+    """Run one benchmark and show what it found. Mistakes are told before anything takes time.
+
+    Args:
+        changes: what of its plan the user wants otherwise; None leaves a value as it is.
+        more: for the benchmark's `run`.
+    """
     if options.output is not None and not options.output.parent.is_dir():
         raise UsageError(f"--output {options.output}: there is no folder {options.output.parent}")
     if options.plot is not None:
@@ -164,15 +241,20 @@ def execute(name: str, options: Options, **more: Any) -> None:
         torch.set_num_threads(options.threads)
 
     from quasirnn.benchmarks.correctness import WrongNumbers
+    from quasirnn.benchmarks.memory import MeasurementFailed
     from quasirnn.benchmarks.result import Setting
 
     benchmark = importlib.import_module(f"quasirnn.benchmarks.{name.replace('-', '_')}")
     plan = benchmark.QUICK if options.quick else benchmark.FULL
+    if given := {key: value for key, value in (changes or {}).items() if value is not None}:
+        plan = replace(plan, **given)
     try:
         with progress_display() as show:
             result = benchmark.run(plan, Setting(options.device.value, options.seed), show, **more)
     except WrongNumbers as error:
         raise Wrong(str(error)) from error
+    except MeasurementFailed as error:
+        raise Failure(str(error)) from error
     print(result.to_json()) if options.json else show_result(result)
     with user_errors():
         if options.output is not None:

@@ -36,7 +36,7 @@ def run_errors() -> Iterator[None]:
 
     Only the errors that say what to do: any other ValueError is a bug.
     """
-    from quasirnn.data.text_files import TextError
+    from quasirnn.data.errors import DataError
     from quasirnn.models.checked_files import ModelFileError
     from quasirnn.tasks.run_folder import RunError
     from quasirnn.tasks.settings import SettingsError
@@ -46,5 +46,5 @@ def run_errors() -> Iterator[None]:
         yield
     except (WriteError, BadLoss, RankFailed, MemoryError) as error:
         raise Failure(str(error) or "out of memory") from error
-    except (RunError, SettingsError, TextError, ModelFileError, CheckpointError, ImportError, OSError) as error:
+    except (RunError, SettingsError, DataError, ModelFileError, CheckpointError, ImportError, OSError) as error:
         raise UsageError(str(error)) from error

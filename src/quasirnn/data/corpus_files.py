@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from quasirnn.data.errors import DataError
 from quasirnn.data.known_corpora import recognise
 
 SYNONYMS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
@@ -39,7 +40,7 @@ def find_corpus(path: str | Path, **stems: str | None) -> CorpusFiles:
         stems: train, valid, test: file names without their suffix, where they cannot be guessed.
 
     Raises:
-        ValueError: nothing there, or more than one choice; the message lists what is there.
+        DataError: nothing there, or more than one choice; the message lists what is there.
         OSError: there is no such folder, or it cannot be read.
     """
     return find_corpora([path], **stems)[0]
@@ -52,7 +53,7 @@ def find_corpora(paths: Sequence[str | Path], **stems: str | None) -> list[Corpu
     for split, stem in given.items():
         if not any(_by_stem(each.path, stem) for each in found):
             folder = found[0].path
-            raise ValueError(f"{split}={stem}: {folder} has no file of that name; {listing(folder)}")
+            raise DataError(f"{split}={stem}: {folder} has no file of that name; {listing(folder)}")
     return found
 
 
@@ -75,7 +76,7 @@ def _find(path: Path, stems: dict[str, str]) -> CorpusFiles:
         # Opening it now gives the system's own words for a file that is missing or locked.
         path.open("rb").close()
         if path.suffix in ARCHIVES:
-            raise ValueError(f"{path} is an archive: unpack it first, and give the folder")
+            raise DataError(f"{path} is an archive: unpack it first, and give the folder")
         return CorpusFiles(path.stem, path, {"train": path}, None)
     folder, layout = _choose_folder(path, stems)
     files = _files(folder, layout, stems) if layout else {}
@@ -84,7 +85,7 @@ def _find(path: Path, stems: dict[str, str]) -> CorpusFiles:
         texts = [file for file in folder.iterdir() if file.suffix == ".txt"]
         if len(texts) != 1:
             remedy = "say which is which: train=STEM valid=STEM test=STEM" if texts else "expected train.txt"
-            raise ValueError(f"{folder} has no train.txt or other known layout; {listing(folder)}; {remedy}")
+            raise DataError(f"{folder} has no train.txt or other known layout; {listing(folder)}; {remedy}")
         files["train"] = texts[0]
     known = None if stems else _known(folder, layout, files)
     return CorpusFiles(known or folder.resolve().name, folder, files, known)
@@ -98,9 +99,7 @@ def _choose_folder(path: Path, stems: dict[str, str]) -> tuple[Path, str | None]
     inside = [(child, _layout(child)) for child in sorted(path.iterdir()) if child.is_dir()]
     inside = [(child, layout) for child, layout in inside if layout]
     if len(inside) > 1:
-        raise ValueError(
-            f"{path} holds several corpora; give one of them: {_some([str(child) for child, _ in inside])}"
-        )
+        raise DataError(f"{path} holds several corpora; give one of them: {_some([str(child) for child, _ in inside])}")
     return inside[0] if inside else (path, None)
 
 
@@ -119,7 +118,7 @@ def _files(folder: Path, layout: str, stems: dict[str, str]) -> dict[str, Path]:
         there = [file for name in names if (file := folder / layout.format(name)).is_file()]
         if len(there) > 1 and split not in stems:
             choices = " or ".join(f"{split}={file.stem}" for file in there)
-            raise ValueError(f"{folder} holds {_some([file.name for file in there])}; say which it is: {choices}")
+            raise DataError(f"{folder} holds {_some([file.name for file in there])}; say which it is: {choices}")
         if there:
             files[split] = there[0]
     return files

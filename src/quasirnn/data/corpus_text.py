@@ -6,6 +6,7 @@ from pathlib import Path
 
 from quasirnn.data import topics
 from quasirnn.data.corpus_files import SPLITS, CorpusFiles, find_part, listing
+from quasirnn.data.errors import DataError
 from quasirnn.data.held_out import cut
 from quasirnn.data.known_corpora import Counts, mismatch
 from quasirnn.data.text_files import TextError, read_text
@@ -38,7 +39,7 @@ def read_parts(found: Sequence[CorpusFiles], wanted: Sequence[str], seed: int, n
             try:
                 left, held_out = cut(whole.text, missing, seed)
             except ValueError as error:
-                raise ValueError(f"{whole.files[0]}: {error}") from None
+                raise DataError(f"{whole.files[0]}: {error}") from None
             parts["train"] = PartText(left, whole.files)
             parts |= {split: PartText(text, whole.files) for split, text in held_out.items()}
             share = len("".join(held_out.values())) / len(whole.text)
@@ -50,7 +51,7 @@ def built_in_parts(wanted: Sequence[str]) -> dict[str, PartText]:
     """The parts of the corpus that ships inside every Python."""
     strangers = [split for split in wanted if split not in SPLITS]
     if strangers:
-        raise ValueError(f"the built-in corpus has the splits {', '.join(SPLITS)}, not {strangers[0]!r}")
+        raise DataError(f"the built-in corpus has the splits {', '.join(SPLITS)}, not {strangers[0]!r}")
     text = topics.load()
     return {split: PartText(getattr(text, split)) for split in wanted}
 
@@ -68,7 +69,7 @@ def _read_one(found: Sequence[CorpusFiles], split: str, notes: list[str]) -> Par
     file = find_part(found, split)
     if file is None:
         folder = found[0].path
-        raise ValueError(f"{folder} has no split {split!r}: neither train, valid or test nor a file; {listing(folder)}")
+        raise DataError(f"{folder} has no split {split!r}: neither train, valid or test nor a file; {listing(folder)}")
     text = _read_file(file)
     for each in found:
         if each.known and each.files.get(split) == file:
@@ -87,7 +88,7 @@ def _read_train(found: Sequence[CorpusFiles], notes: list[str]) -> PartText:
                 _compare(each.known, "train", files[-1], texts[-1], notes)
     if not files:
         folder = found[0].path
-        raise ValueError(f"{folder} has no training text; {listing(folder)}; say which it is: train=STEM")
+        raise DataError(f"{folder} has no training text; {listing(folder)}; say which it is: train=STEM")
     return PartText("".join([*map(finish_line, texts[:-1]), texts[-1]]), tuple(files))
 
 

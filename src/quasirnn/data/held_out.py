@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
 
+from quasirnn.data.errors import DataError
+
 # The text is cut into this many blocks of about the same size, and a held-out part is some of them, 5 % of the text.
 BLOCKS = 40
 BLOCKS_OF_A_PART = 2
@@ -36,7 +38,7 @@ def _join(blocks: list[str], numbers: set[int]) -> str:
 
 def _blocks(text: str) -> list[str]:
     if len(text) < BLOCKS:
-        raise ValueError(
+        raise DataError(
             f"a text of {len(text)} characters is too short to hold parts out of it; at least {BLOCKS} are needed. "
             f"Give them as files of their own: valid.txt and test.txt"
         )

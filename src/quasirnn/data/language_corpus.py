@@ -97,7 +97,7 @@ def load(
         seed: chooses what is held out.
 
     Raises:
-        ValueError: the data cannot be used as asked; of kind TextError if the text is at fault, with file and line.
+        DataError: the data cannot be used as asked; of kind TextError if the text is at fault, with file and line.
         OSError: a file cannot be read.
     """
     if level not in KINDS:

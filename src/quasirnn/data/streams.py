@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from quasirnn.data.errors import DataError
+
 # The target that cross entropy leaves out, `ignore_index` of torch's.
 IGNORE = -100
 
@@ -36,16 +38,16 @@ class Streams:
     def __init__(self, ids: Tensor, batch_size: int, length: int, *, rank: int = 0, world_size: int = 1) -> None:
         _check_sizes("Streams", batch_size, length)
         if not 0 <= rank < world_size:
-            raise ValueError(f"Streams: rank must be 0 to world_size - 1 = {world_size - 1}, got {rank}")
+            raise DataError(f"Streams: rank must be 0 to world_size - 1 = {world_size - 1}, got {rank}")
         if batch_size % world_size:
-            raise ValueError(
+            raise DataError(
                 f"Streams: batch_size is the global one and must divide evenly over the ranks, "
                 f"got batch_size {batch_size} over {world_size}. "
                 f"batch_size={-(-batch_size // world_size) * world_size}?"
             )
         steps = (len(ids) - 1) // batch_size
         if steps < 1:
-            raise ValueError(
+            raise DataError(
                 f"Streams: a sequence of {len(ids)} cannot be cut into {batch_size} streams; "
                 f"at least {batch_size + 1} are needed. A smaller batch_size?"
             )
@@ -71,7 +73,7 @@ class Streams:
         `start` = len(self) is the end of the pass and gives nothing.
         """
         if not 0 <= start <= len(self):
-            raise ValueError(f"Streams: a pass has {len(self)} windows, so start must be 0 to {len(self)}, got {start}")
+            raise DataError(f"Streams: a pass has {len(self)} windows, so start must be 0 to {len(self)}, got {start}")
         return (self._window(number) for number in range(start, len(self)))
 
     def _window(self, number: int) -> tuple[Tensor, Tensor]:
@@ -103,9 +105,9 @@ class EvaluationStreams:
     def __init__(self, ids: Tensor, length: int, *, batch_size: int = 1, context: int = 0) -> None:
         _check_sizes("EvaluationStreams", batch_size, length)
         if context < 0:
-            raise ValueError(f"EvaluationStreams: context must be at least 0, got {context}")
+            raise DataError(f"EvaluationStreams: context must be at least 0, got {context}")
         if len(ids) < 2:
-            raise ValueError(f"EvaluationStreams: a text of {len(ids)} has nothing to predict; at least 2 are needed")
+            raise DataError(f"EvaluationStreams: a text of {len(ids)} has nothing to predict; at least 2 are needed")
         self.ids = ids
         self.length = length
         self.batch_size = batch_size
@@ -134,4 +136,4 @@ class EvaluationStreams:
 def _check_sizes(who: str, batch_size: int, length: int) -> None:
     for name, size in (("batch_size", batch_size), ("length", length)):
         if size < 1:
-            raise ValueError(f"{who}: {name} must be at least 1, got {size}")
+            raise DataError(f"{who}: {name} must be at least 1, got {size}")

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quasirnn.data import vocabulary_json
+from quasirnn.data import review_tokens, vocabulary_json
+from quasirnn.data.errors import DataError
 from quasirnn.data.text_files import read_text
 from quasirnn.data.tokens import (
     END_OF_LINE,
@@ -20,6 +21,7 @@ from quasirnn.data.tokens import (
     segments,
     split_words,
 )
+from quasirnn.data.vocabulary_json import TOKENISERS
 
 ROLES = ("padding", "unknown", "start", "end")
 
@@ -28,14 +30,17 @@ LANGUAGE_MODEL_SPECIALS = {
     "word": {"unknown": UNKNOWN_WORD, "end": END_OF_LINE},
     "character": {"unknown": UNKNOWN_CHARACTER},
 }
+# What a classifier of texts needs: texts of different length side by side.
+CLASSIFIER_SPECIALS = {"padding": "<pad>", "unknown": UNKNOWN_WORD}
 
 
 class Vocabulary:
     r"""Tokens and their numbers, and how text becomes tokens.
 
     Of kind "word", tokens are what white space separates, and every "\n" is the special token for `end`, if there is
-    one: "a b\n" is the three tokens a, b, <eos>. Of kind "character", every character is a token, "\n" as well. A
-    token that is not in the vocabulary is read as the special token for `unknown`; without one that is an error.
+    one: "a b\n" is the three tokens a, b, <eos>. With the tokeniser "review", words are those of `review_tokens`, and
+    "\n" is white space. Of kind "character", every character is a token, "\n" as well. A token that is not in the
+    vocabulary is read as the special token for `unknown`; without one that is an error.
 
     >>> vocabulary = Vocabulary.from_text("to be or not\nto be\n", "word")
     >>> vocabulary.tokens
@@ -51,12 +56,19 @@ class Vocabulary:
         specials: the token that has a role, by role: "padding", "unknown", "start", "end". At character level a
             special token may have several characters; no text becomes such a token.
         lowercase: whether text is put in lower case first.
+        tokeniser: "whitespace" or "review" for words, "character" for characters; the first if not given.
     """
 
     def __init__(
-        self, kind: str, tokens: Sequence[str], specials: Mapping[str, str] | None = None, lowercase: bool = False
+        self,
+        kind: str,
+        tokens: Sequence[str],
+        specials: Mapping[str, str] | None = None,
+        lowercase: bool = False,
+        tokeniser: str | None = None,
     ) -> None:
         self.kind = kind
+        self.tokeniser = TOKENISERS.get(kind, ("",))[0] if tokeniser is None else tokeniser
         self.tokens = tuple(tokens)
         self.specials = dict(specials or {})
         self.lowercase = lowercase
@@ -73,6 +85,7 @@ class Vocabulary:
         specials: Mapping[str, str] | None = None,
         *,
         lowercase: bool = False,
+        tokeniser: str | None = None,
         max_size: int | None = None,
         min_count: int = 1,
     ) -> "Vocabulary":
@@ -91,7 +104,7 @@ class Vocabulary:
         specials = LANGUAGE_MODEL_SPECIALS.get(kind, {}) if specials is None else specials
         kept = {token: counts.get(token, 0) for token in specials.values()}
         if max_size is not None and max_size <= len(kept):
-            raise ValueError(
+            raise DataError(
                 f"a vocabulary of {max_size} has no room for words beside its special tokens {' '.join(kept)}; "
                 f"it must hold at least {len(kept) + 1}"
             )
@@ -103,13 +116,13 @@ class Vocabulary:
             if "unknown" not in specials:
                 raise ValueError("a vocabulary that leaves tokens out needs a special token for unknown ones")
             kept[specials["unknown"]] += left_out
-        return cls(kind, sorted(kept, key=lambda token: (-kept[token], token)), specials, lowercase)
+        return cls(kind, sorted(kept, key=lambda token: (-kept[token], token)), specials, lowercase, tokeniser)
 
     @classmethod
     def from_text(
         cls, text: str, kind: str, specials: Mapping[str, str] | None = None, *, lowercase: bool = False, **limits: Any
     ) -> "Vocabulary":
-        """The vocabulary of a text; arguments and `limits` are those of `from_counts`."""
+        """The vocabulary of a text, with the usual tokeniser; arguments and `limits` are those of `from_counts`."""
         specials = LANGUAGE_MODEL_SPECIALS.get(kind, {}) if specials is None else specials
         counts = count_tokens(text, kind, lowercase, specials.get("end"))
         return cls.from_counts(counts, kind, specials, lowercase=lowercase, **limits)
@@ -127,7 +140,7 @@ class Vocabulary:
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return self.kind, self.tokens, frozenset(self.specials.items()), self.lowercase
+        return self.kind, self.tokeniser, self.tokens, frozenset(self.specials.items()), self.lowercase
 
     def __repr__(self) -> str:
         return f"Vocabulary({self.kind!r}, {len(self)} tokens, specials={self.specials})"
@@ -138,8 +151,12 @@ class Vocabulary:
 
     def encode(self, text: str) -> Tensor:
         """The numbers of the tokens of a text, int64, (N,)."""
-        parts = [self._encode_segment(segment) for segment in segments(text, self.lowercase)]
+        parts = [self._encode_segment(segment) for segment in self._segments(text)]
         return torch.from_numpy(np.concatenate(parts)) if parts else torch.empty(0, dtype=torch.int64)
+
+    def tokenise(self, text: str) -> list[str]:
+        """The tokens of a text as they are written there, known or not: `encode` gives the number of each."""
+        return [token for segment in self._segments(text) for token in self._split(segment)]
 
     def encode_tokens(self, tokens: Iterable[str]) -> Tensor:
         """The numbers of tokens that are apart already, int64, (N,)."""
@@ -167,9 +184,20 @@ class Vocabulary:
                 yield self.tokens[number] if line_start or self.kind == "character" else " " + self.tokens[number]
                 line_start = False
 
+    def _segments(self, text: str) -> Iterator[str]:
+        # A segment may end at any space, and so inside of a `<br />`.
+        return segments(review_tokens.without_breaks(text) if self.tokeniser == "review" else text, self.lowercase)
+
+    def _split(self, segment: str) -> Sequence[str]:
+        if self.kind == "character":
+            return segment
+        if self.tokeniser == "review":
+            return review_tokens.split_tokens(segment)
+        return split_words(segment, self.specials.get("end"))
+
     def _encode_segment(self, segment: str) -> np.ndarray:
         if self.kind == "word":
-            return self._numbers_of(split_words(segment, self.specials.get("end")))
+            return self._numbers_of(self._split(segment))
         if self._by_code_point is None:
             self._by_code_point = np.full(0x110000, -1, dtype=np.int64)
             for token, number in self._numbers.items():
@@ -177,7 +205,7 @@ class Vocabulary:
                     self._by_code_point[ord(token)] = number
         return self._without_gaps(self._by_code_point[code_points(segment)], segment)
 
-    def _numbers_of(self, tokens: list[str]) -> np.ndarray:
+    def _numbers_of(self, tokens: Sequence[str]) -> np.ndarray:
         numbers = np.fromiter((self._numbers.get(token, -1) for token in tokens), np.int64, len(tokens))
         return self._without_gaps(numbers, tokens)
 
@@ -199,6 +227,9 @@ class Vocabulary:
         """Raise ValueError, beginning with the key at fault, unless text and numbers go both ways."""
         if self.kind not in KINDS:
             raise ValueError(f'"kind" must be one of {", ".join(KINDS)}, got {self.kind!r:.60}')
+        if self.tokeniser not in TOKENISERS[self.kind]:
+            choices = '" or "'.join(TOKENISERS[self.kind])
+            raise ValueError(f'"tokeniser" of this kind must be "{choices}", got {self.tokeniser!r:.60}')
         if not self.tokens:
             raise ValueError('"tokens" is empty: a vocabulary needs at least one')
         if len(self._numbers) < len(self.tokens):
@@ -222,7 +253,7 @@ class Vocabulary:
 
     def to_json(self) -> str:
         """The text of `vocabulary.json`, a token a line, to be written as UTF-8."""
-        return vocabulary_json.write(self.kind, self.tokens, self.specials, self.lowercase)
+        return vocabulary_json.write(self.kind, self.tokeniser, self.tokens, self.specials, self.lowercase)
 
     @classmethod
     def from_json(cls, text: str, where: str = "vocabulary.json") -> "Vocabulary":

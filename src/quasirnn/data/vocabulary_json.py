@@ -5,19 +5,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 FORMAT = 1
-# How text becomes tokens, by kind. Written down so that a later release can tell an older way from its own.
-TOKENISERS = {"word": "whitespace", "character": "character"}
+# How text becomes tokens, by kind, the usual way first. Written down so that a later release can tell an older way
+# from its own.
+TOKENISERS = {"word": ("whitespace", "review"), "character": ("character",)}
 
 KEYS = {"format": int, "kind": str, "tokeniser": str, "lowercase": bool, "specials": dict, "tokens": list}
 TYPE_NAMES = {int: "a whole number", str: "a string", bool: "true or false", dict: "an object", list: "a list"}
 
 
-def write(kind: str, tokens: Sequence[str], specials: Mapping[str, str], lowercase: bool) -> str:
+def write(kind: str, tokeniser: str, tokens: Sequence[str], specials: Mapping[str, str], lowercase: bool) -> str:
     """The text of `vocabulary.json`: a token a line, so that two of them can be compared."""
     values = {
         "format": FORMAT,
         "kind": kind,
-        "tokeniser": TOKENISERS[kind],
+        "tokeniser": tokeniser,
         "lowercase": lowercase,
         "specials": dict(specials),
         "tokens": list(tokens),
@@ -26,7 +27,7 @@ def write(kind: str, tokens: Sequence[str], specials: Mapping[str, str], lowerca
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The kind, tokens, specials and lowercase of a vocabulary in JSON, each of its type.
+    """The kind, tokeniser, tokens, specials and lowercase of a vocabulary in JSON, each of its type.
 
     Raises:
         ValueError: in one line that names the key.
@@ -51,10 +52,7 @@ def parse(text: str) -> dict[str, Any]:
                 raise ValueError(f'"{key}" number {place} must be a string of whole characters, got {string!r:.60}')
     if values["format"] != FORMAT:
         raise ValueError(f'"format" must be {FORMAT}, got {values["format"]}. Was it written by a later release?')
-    tokeniser = TOKENISERS.get(values["kind"], values["tokeniser"])
-    if values["tokeniser"] != tokeniser:
-        raise ValueError(f'"tokeniser" of this kind must be "{tokeniser}", got {values["tokeniser"]!r:.60}')
-    return {key: values[key] for key in ("kind", "tokens", "specials", "lowercase")}
+    return {key: value for key, value in values.items() if key != "format"}
 
 
 def _is_writable(string: str) -> bool:

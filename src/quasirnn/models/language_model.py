@@ -114,6 +114,8 @@ class LanguageModel(Pretrained):
     def forward(
         self, tokens: Tensor, state: State | None = None, targets: Tensor | None = None
     ) -> tuple[Tensor, State]:
+        if targets is not None:
+            _check_targets(tokens, targets)
         h, state = self.hidden(tokens, state)
         if targets is None:
             return self.softmax(h), state
@@ -128,6 +130,7 @@ class LanguageModel(Pretrained):
     @torch.no_grad()
     def losses(self, tokens: Tensor, targets: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """The loss of every target in nats, (T, B), without gradient."""
+        _check_targets(tokens, targets)
         h, state = self.hidden(tokens, state)
         each = token_losses(h.flatten(0, 1), self.softmax.weight, self.softmax.bias, targets.flatten())
         return each.view_as(targets), state
@@ -153,3 +156,11 @@ class LanguageModel(Pretrained):
             token = sampler(self.softmax(h[-1]))  # (1,)
             yield int(token)
             h, state = self.hidden(token[None], state)
+
+
+def _check_targets(tokens: Tensor, targets: Tensor) -> None:
+    if targets.shape != tokens.shape:
+        raise ValueError(
+            f"LanguageModel: targets must have the shape of tokens, (T, B) = {tuple(tokens.shape)}, "
+            f"got {tuple(targets.shape)}. Time comes first here: targets.T?"
+        )

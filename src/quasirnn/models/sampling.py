@@ -30,6 +30,8 @@ class Sampler:
             raise ValueError(f"top_k must be 1 or more, got {top_k}.")
         if top_p is not None and not 0 < top_p <= 1:
             raise ValueError(f"top_p must be over 0 and at most 1, got {top_p}.")
+        if seed is not None and not 0 <= seed < 2**63:
+            raise ValueError(f"seed must be 0 or more, and less than 2**63, got {seed}.")
         self.temperature = temperature
         self.top_k = top_k
         self.top_p = top_p
@@ -45,10 +47,13 @@ class Sampler:
         if self.temperature == 0:
             return logits.argmax(-1)
         # In double: with float32 sums of 30,000 probabilities the last bits decide too often.
-        scaled = logits.double().cpu() / self.temperature
+        logits_here = logits.double().cpu()
+        # The largest at 0: a very low temperature would make infinities of several.
+        scaled = (logits_here - logits_here.amax(-1, keepdim=True)) / self.temperature
         if self.top_k is not None and self.top_k < scaled.shape[-1]:
-            least = scaled.topk(self.top_k).values[:, -1:]
-            scaled = scaled.masked_fill(scaled < least, float("-inf"))
+            # By place and not by value, so that of equally likely tokens no more than k stay.
+            likeliest = scaled.topk(self.top_k)
+            scaled = torch.full_like(scaled, float("-inf")).scatter(-1, likeliest.indices, likeliest.values)
         probabilities = scaled.softmax(-1)
         if self.top_p is not None:
             ordered, order = probabilities.sort(descending=True, stable=True)

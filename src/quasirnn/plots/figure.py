@@ -1,15 +1,17 @@
 """The frame of every picture: matplotlib where it is installed, the kinds of file, the look."""
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 KINDS = (".png", ".svg")
+DPI = 160
 
 # Distinct in colour and in grey.
 COLOURS = ("#1b7f4d", "#8fb9d9", "#d98a5b", "#b9b9b9")
@@ -42,6 +44,28 @@ def require(path: Path) -> None:
 
 
 @contextmanager
+def sheet(
+    path: Path, size: tuple[float, float], *, layout: str | None = None, style: Mapping[str, Any] | None = None
+) -> Iterator["Figure"]:
+    """An empty sheet to draw on; the picture is written when the block ends, cut to what is on it.
+
+    Args:
+        size: in inches.
+        layout: "constrained" places the panels; None leaves that to the caller.
+        style: on top of the look that all pictures share.
+    """
+    require(path)
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    # Not pyplot: no window, no state that outlives the call.
+    with rc_context({**STYLE, **(style or {})}):
+        drawing = Figure(figsize=size, layout=layout)
+        yield drawing
+        drawing.savefig(path, dpi=DPI, bbox_inches="tight", pad_inches=0.05)
+
+
+@contextmanager
 def figure(
     path: Path,
     panels: Sequence[int],
@@ -58,13 +82,7 @@ def figure(
         size: in inches.
         heights: of the rows, in relation to one another; equal if not given.
     """
-    require(path)
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    # Not pyplot: no window, no state that outlives the call.
-    with rc_context(STYLE):
-        drawing = Figure(figsize=size, layout="constrained")
+    with sheet(path, size, layout="constrained") as drawing:
         drawing.suptitle(title, fontsize=11)
         if footnote:
             drawing.supxlabel(footnote, fontsize=7, color="#666666")
@@ -74,4 +92,3 @@ def figure(
             for row, count in zip(rows, panels, strict=True)
             for panel in row.subplots(1, count, squeeze=False).flat
         ]
-        drawing.savefig(path, dpi=160, bbox_inches="tight", pad_inches=0.05)

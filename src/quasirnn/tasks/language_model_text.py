@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from quasirnn.data.errors import DataError
 from quasirnn.data.language_corpus import load as load_corpus
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models import LanguageModel, Sampler
@@ -94,7 +95,7 @@ class LanguageModelOnText:
             text = text.removesuffix("\n") + "\n"
         ids = self.vocabulary.encode(text)
         if len(ids) == 0:
-            raise ValueError("score: the text is empty; there is nothing to predict.")
+            raise DataError("score: the text is empty; there is nothing to predict.")
         unknown = self.vocabulary.special("unknown")
         nats = loss_per_token(self.model, torch.cat([self._line_start(), ids])) * len(ids)
         strangers = 0 if unknown is None else int((ids == unknown).sum())

@@ -1,5 +1,6 @@
 """From a command to a trained run: what all tasks share around the engine."""
 
+import dataclasses
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -115,7 +116,7 @@ def train(
         announce: called on the first process once everything is ready and before anything is written.
 
     Raises:
-        ValueError: of kinds SettingsError, RunError, TextError...: what the user can mend; nothing was touched.
+        SettingsError, RunError, DataError: what the user can mend; nothing was touched.
         OSError, BadLoss, CheckpointError, RankFailed: see `training.engine.train`.
     """
     if request.resume and request.out is None:
@@ -129,17 +130,18 @@ def train(
     if run is not None:
         _check_same_data(run, training, prepared)
 
-    with World(PRECISIONS[settings.precision]) as world:
+    with _world(settings.precision) as world:
         if world.size > 1 and request.out is None:
             raise RunError("several processes need one folder for all of them: --out RUN.")
-        training = Training(
-            training.task, training.preset, settings, training.data, corpus=prepared.corpus, command=training.command
-        )
+        run_before, run = run, Run(path)
+        # Before anything is written: batch_size may not fit the text or the number of processes.
+        learner = prepared.learner(world, run)
+        training = dataclasses.replace(training, corpus=prepared.corpus)
         error = None
         if world.is_first:
             announce(training, prepared, path)
             try:
-                if run is None:
+                if run_before is None:
                     run_folder.create(
                         path, training=training, config=prepared.model.config, vocabulary=prepared.vocabulary
                     )
@@ -148,9 +150,8 @@ def train(
             except Exception as raised:
                 error = raised
         world.agree(error, f"making {path}")
-        run = Run(path)
         outcome = run_engine(
-            prepared.learner(world, run),
+            learner,
             prepared.optimizer(),
             plan_of(settings, task.loss_scale(settings)),
             path,
@@ -159,9 +160,15 @@ def train(
             resume=request.resume,
             observer=observer if world.is_first else None,
         )
-        if world.is_first and task.draw is not None and outcome.reason != "signal":
+        if world.is_first and task.draw is not None and outcome.steps_made:
             task.draw(run)
     return Trained(run, training, outcome, count_parameters(prepared.model))
+
+
+def _world(precision: str) -> World:
+    if precision == "float16" and not torch.accelerator.is_available():
+        raise RunError("precision=float16 needs a GPU; bfloat16 works on a CPU too.")
+    return World(PRECISIONS[precision])
 
 
 def plan_of(settings: TaskSettings, loss_scale: float) -> Plan:

@@ -211,7 +211,7 @@ class _Run:
         intact = "no checkpoint was written yet" if last is None else f"the checkpoint of step {last} is intact"
         return BadLoss(
             f"step {self.state.step + 1}, epoch {self.state.epoch + 1}: {error}; the weights were not updated and "
-            f"{intact}. Try a smaller learning rate or clip_norm, or resume from the last checkpoint"
+            f"{intact}. Try a smaller learning rate or stronger clipping, or resume from the last checkpoint"
         )
 
     def _validate(self) -> bool:

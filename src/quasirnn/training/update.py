@@ -55,6 +55,7 @@ class Updater:
         self._parameters = [p for p in learner.model.parameters() if p.requires_grad]
         # Before a checkpoint is loaded, which brings the rate of its own step.
         self._base_rates = [group["lr"] for group in optimizer.param_groups]
+        self._attributes = dict(vars(learner.model))
 
     def prepare(self) -> None:
         """Wrap model and optimizer, once they hold what they shall start from."""
@@ -63,8 +64,13 @@ class Updater:
         self._stepper = accelerator.prepare_optimizer(self._optimizer, device_placement=False)
 
     def release(self) -> None:
-        """Leave the model as it came."""
-        self._world.accelerator.unwrap_model(self._learner.model, keep_fp32_wrapper=False)
+        """Leave the model as it came, but for its weights and mode."""
+        model = self._learner.model
+        # Mixed precision hangs a `forward` on the object itself, which a copy of the model would take with it.
+        for name in vars(model).keys() - self._attributes.keys():
+            delattr(model, name)
+        if "forward" in self._attributes:
+            model.forward = self._attributes["forward"]
         self._world.accelerator.free_memory()
 
     def make(self, batch: Any, carried: Carried, moment: Moment, flags: Sequence[float]) -> Update:

@@ -1,0 +1,107 @@
+"""A task's training one step at a time: the engine's own updates, without a run folder around them."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from quasirnn.nn import QRNN, QRNNLayer
+from quasirnn.tasks.run_folder import Run, RunError, Training
+from quasirnn.tasks.training_run import PRECISIONS, Prepared, Request, Task, configure, plan_of
+from quasirnn.training.engine import BadLoss
+from quasirnn.training.learner import Carried
+from quasirnn.training.optimisation import Moment
+from quasirnn.training.random_state import seed_process
+from quasirnn.training.update import NotFinite, Update, Updater
+from quasirnn.training.world import World
+
+
+def configure_cell(task: Task[Any], request: Request, cell: str) -> Training[Any]:
+    """What a request means for one cell: KEYs that this cell does not have are meant for the other.
+
+    Raises:
+        SettingsError, RunError: everything that is wrong with the request.
+    """
+    foreign = {field.name for field in dataclasses.fields(task.settings) if cell not in field.metadata["cells"]}
+    overrides = [each for each in request.overrides if each.partition("=")[0].strip() not in foreign]
+    return configure(task, dataclasses.replace(request, cell=cell, overrides=overrides))[0]
+
+
+class TrainingSteps:
+    """Makes the steps that `training.engine.train` would make: same batches, same update, same state from one to the next.
+
+    Nothing is validated, saved or logged. `close` leaves the model as it came.
+    """
+
+    def __init__(self, task: Task[Any], training: Training[Any], prepared: Prepared, device: str) -> None:
+        settings = training.settings
+        plan = plan_of(settings, task.loss_scale(settings))
+        self.name = settings.cell
+        self.world = World(PRECISIONS[settings.precision], cpu=device == "cpu")
+        if self.world.size > 1:
+            raise RunError("steps are timed in one process: start this without torchrun.")
+        # A learner writes to its run only when it validates.
+        self.learner = prepared.learner(self.world, Run(Path()))
+        self.model = self.learner.model.to(self.world.device).train()
+        self.total_steps = plan.total_steps(self.learner.steps_per_epoch)
+        self.step = 0
+        self._carried: Carried = None
+        self._batches: Iterator[Any] = iter(())
+        self._updater = Updater(self.learner, prepared.optimizer(), prepared.schedule(), plan, self.world)
+        self._updater.prepare()
+        seed_process(plan.seed, self.world.rank)
+
+    @property
+    def epoch(self) -> int:
+        return self.step // self.learner.steps_per_epoch
+
+    def draw(self) -> Any:
+        """The batch of the step that comes; each must be drawn once."""
+        if self.step % self.learner.steps_per_epoch == 0:
+            self._batches, self._carried = self.learner.batches(self.epoch, 0), None
+        return next(self._batches)
+
+    def update(self, batch: Any) -> Update:
+        """One step.
+
+        Raises:
+            BadLoss: loss or gradient is not finite.
+        """
+        moment = Moment(self.step, self.epoch, self.learner.steps_per_epoch, self.total_steps)
+        try:
+            update = self._updater.make(batch, self._carried, moment, [])
+        except NotFinite as error:
+            raise BadLoss(
+                f"{self.name}: {error} at step {self.step + 1}: this does not train, so its speed means nothing. "
+                "A lower learning_rate?"
+            ) from error
+        self.step, self._carried = self.step + 1, update.carried
+        return update
+
+    def close(self) -> None:
+        self._updater.release()
+        self.world.close()
+
+
+def multiply_adds(model: nn.Module) -> dict[str, int]:
+    """Multiplications with weights in one time step, forward: of the recurrent layers, and of the whole model.
+
+    Every matrix of weights meets one vector, so its size is the count. Embeddings are looked up and not multiplied,
+    unless another module shares them. Biases, and whatever is done number by number, are left out. With its gradients a
+    step has three times as many.
+    """
+    multiplied = {
+        parameter
+        for module in model.modules()
+        if not isinstance(module, nn.Embedding | nn.EmbeddingBag)
+        for parameter in module.parameters(recurse=False)
+        if parameter.dim() > 1
+    }
+    layers = [module for module in model.modules() if isinstance(module, QRNN | QRNNLayer | nn.RNNBase)]
+    recurrent = {parameter for layer in layers for parameter in layer.parameters()}
+    return {
+        "recurrent": sum(parameter.numel() for parameter in multiplied & recurrent),
+        "whole": sum(parameter.numel() for parameter in multiplied),
+    }
