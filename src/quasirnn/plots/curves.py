@@ -87,7 +87,9 @@ def learning_curves(
         for value in references.values():
             panel.axhline(value, color="#777777", linestyle=(0, (5, 3)), linewidth=0.9, zorder=1.5)
         bests = [_best(curve, higher_is_better) for curve in curves]
-        _legend(panel, drawn, _words(curves, names, bests), beyond=any((curve.valid > high).any() for curve in curves))
+        trained = any(len(curve.train) for curve in curves)
+        beyond = any((curve.valid > high).any() for curve in curves)
+        _legend(panel, drawn, _words(curves, names, bests), trained, beyond)
         # What stands at a place in the data can be placed only when the panel has its own.
         drawing.draw_without_rendering()
         _name_references(panel, dict(zip(reference_names, references.values(), strict=True)))
@@ -96,7 +98,7 @@ def learning_curves(
 
 
 def smooth(values: np.ndarray, logarithmic: bool = False) -> np.ndarray:
-    """A running mean over about a fiftieth of the values; narrower at the steep start, over the last values at the end."""
+    """A running mean over about a fiftieth of the values: fewer at the start, which is steep, and the last at the end."""
     at, reach = np.arange(len(values)), len(values) // 100
     before = np.minimum(at, reach)
     after = np.minimum(before, at[::-1])
@@ -167,7 +169,7 @@ def _axes(
 
     last = max(float(part.max()) for curve in curves for part in (curve.valid_epochs, curve.train_epochs) if len(part))
     panel.set_xlim(0, 1.03 * last if last > 0 else 1)
-    panel.xaxis.set_major_locator(MaxNLocator(8, integer=last > 2))
+    panel.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10], integer=last > 2))
     panel.set_xlabel("epoch")
     panel.set_ylabel(figure)
     if logarithmic:
@@ -204,7 +206,9 @@ def _draw(panel: "Axes", place: int, curve: Curve, logarithmic: bool, high: floa
         zorder=3,
     )[0]
     if (beyond := curve.valid > high).any():
-        arrows = _arrows(curve.valid_epochs[beyond], [0.975] * int(beyond.sum()), colour)
+        # A little lower for each run, so that none hides another.
+        height = 0.97 - 0.03 * (place % 5)
+        arrows = _arrows(curve.valid_epochs[beyond], [height] * int(beyond.sum()), colour)
         arrows.set_transform(panel.get_xaxis_transform())
         panel.add_artist(arrows)
     return [part for part, values in ((train, curve.train), (valid, curve.valid)) if len(values)]
@@ -220,7 +224,7 @@ def _words(curves: Sequence[Curve], names: Sequence[str], bests: Sequence[int | 
     ]
 
 
-def _legend(panel: "Axes", drawn: Sequence[list[Any]], words: list[str], beyond: bool) -> None:
+def _legend(panel: "Axes", drawn: Sequence[list[Any]], words: list[str], trained: bool, beyond: bool) -> None:
     """Under the axes, where no data are."""
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.lines import Line2D
@@ -238,7 +242,7 @@ def _legend(panel: "Axes", drawn: Sequence[list[Any]], words: list[str], beyond:
         ncols=2 if max(map(len, words)) <= 40 and len(words) > 2 else 1,
         frameon=False,
         fontsize=SMALL,
-        title="thin lines: training, markers: validation",
+        title="thin lines: training, markers: validation" if trained else None,
         title_fontsize=SMALL,
         handler_map={tuple: HandlerTuple(ndivide=None, pad=0.3)},
         handlelength=3.6,
@@ -258,8 +262,20 @@ def _ring(x: Sequence[float], y: Sequence[float], colour: str) -> Any:
 
 def _arrows(x: Sequence[float] | np.ndarray, y: Sequence[float], colour: str) -> Any:
     from matplotlib.lines import Line2D
+    from matplotlib.path import Path as Outline
 
-    return Line2D(x, y, linestyle="none", marker=r"$\uparrow$", markersize=7, color=colour, zorder=4)
+    shape = Outline([(0, -1), (0, 1), (-0.6, 0.2), (0, 1), (0.6, 0.2)], [1, 2, 1, 2, 2])
+    return Line2D(
+        x,
+        y,
+        linestyle="none",
+        marker=shape,
+        markersize=7,
+        color=colour,
+        fillstyle="none",
+        markeredgewidth=1.3,
+        zorder=4,
+    )
 
 
 def _name_references(panel: "Axes", references: Mapping[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""Words of any kind as labels: one line each, of bounded length, taken literally, in fonts that have their characters."""
+"""Words of any kind as labels: one line each, of bounded length, taken literally, in fonts that have them."""
 
 import unicodedata
 from collections.abc import Sequence

@@ -101,8 +101,8 @@ class Obstacles:
         """How much words in this box would cover, and how far they would stand outside the panel."""
         frame = self.panel.bbox
         outside = max(frame.x0 - box.x0, box.x1 - frame.x1, frame.y0 - box.y0, box.y1 - frame.y1, 0.0)
-        cost = 10_000.0 * (outside > 0) + sum(1000.0 for other in self._words if box.overlaps(other))
-        around = box.padded(1.5 * self.points)
+        around = box.padded(2 * self.points)
+        cost = 10_000.0 * (outside > 0) + sum(1000.0 for other in self._words if around.overlaps(other))
         for pixels in self._pixels:
             inside = (
                 (pixels[:, 0] > around.x0)

@@ -1,0 +1,60 @@
+"""Keep what a run showed: copy its records into docs/results/RUN and print a table of its epochs.
+
+    .venv/bin/python scripts/keep-results.py runs/lm-paper-qrnn ...
+
+Weights and checkpoints stay where they are. Folders outside the run are shortened to their names.
+"""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from quasirnn.tasks.run_folder import open_run
+
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+
+
+def keep(path: Path) -> None:
+    run = open_run(path)
+    folder = RESULTS / path.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (run.metrics, run.environment, *path.glob("*.png")):
+        shutil.copyfile(file, folder / file.name)
+    training = json.loads(run.training.read_text(encoding="utf-8"))
+    for key in ("data", "command", "corpus"):
+        training[key] = shorten(training[key])
+    (folder / run.training.name).write_text(json.dumps(training, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def shorten(value: object) -> object:
+    """Absolute paths in any string inside a value, by their last part."""
+    if isinstance(value, str):
+        return re.sub(r"/(?:[\w.+-]+/)+([\w.+-]+)", r"\1", value)
+    if isinstance(value, list):
+        return [shorten(each) for each in value]
+    if isinstance(value, dict):
+        return {key: shorten(each) for key, each in value.items()}
+    return value
+
+
+def epochs(path: Path) -> list[tuple[int, int, float, float]]:
+    """Epoch, step, minutes of training so far and validation perplexity."""
+    records = open_run(path).read_metrics()
+    return [(r["epoch"], r["step"], r["minutes"], r["perplexity"]) for r in records if r["event"] == "valid"]
+
+
+def main() -> None:
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    for name in sys.argv[1:]:
+        path = Path(name)
+        keep(path)
+        print(f"\n{path.name}\n\n| epoch | step | minutes | validation perplexity |\n|---:|---:|---:|---:|")
+        for epoch, step, minutes, perplexity in epochs(path):
+            print(f"| {epoch} | {step:,} | {minutes:.1f} | {perplexity:.1f} |")
+
+
+if __name__ == "__main__":
+    main()
