@@ -30,7 +30,7 @@ def configure_cell(task: Task[Any], request: Request, cell: str) -> Training[Any
 
 
 class TrainingSteps:
-    """Makes the steps that `training.engine.train` would make: same batches, same update, same state from one to the next.
+    """Makes the steps that `training.engine.train` would make: its batches, its update, its state from one to the next.
 
     Nothing is validated, saved or logged. `close` leaves the model as it came.
     """

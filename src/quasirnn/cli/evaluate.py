@@ -4,12 +4,15 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from quasirnn.cli.errors import run_errors
-from quasirnn.cli.runs import progress_of
+from quasirnn.cli.runs import progress_of, reader_may_leave
+
+if TYPE_CHECKING:
+    from quasirnn.tasks.language_model_text import Evaluation
 
 
 def evaluate(
@@ -30,6 +33,11 @@ def evaluate(
         from quasirnn.tasks.load import load
 
         result = load(run).evaluate(split, data, tick)
+    with reader_may_leave():
+        print_result(run, result, as_json)
+
+
+def print_result(run: Path, result: "Evaluation", as_json: bool) -> None:
     if as_json:
         figures = {"perplexity": result.perplexity, "bits_per_token": result.bits_per_token}
         print(json.dumps({"run": str(run), **dataclasses.asdict(result), **figures}))

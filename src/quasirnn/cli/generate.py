@@ -1,13 +1,12 @@
 """`quasirnn generate`: a language model writes, token by token."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from quasirnn.cli.errors import run_errors, user_errors
-from quasirnn.cli.runs import checked, load_language_model
+from quasirnn.cli.runs import checked, load_language_model, reader_may_leave
 
 
 def generate(
@@ -42,12 +41,8 @@ def generate(
         with user_errors():
             Sampler(temperature, top_k, top_p, seed)
         pieces = model.stream(prompt, length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-        try:
+        with reader_may_leave():
             print(prompt, end="", flush=True)
             for piece in pieces:
                 print(piece, end="", flush=True)
             print()
-        except BrokenPipeError:
-            # Whoever read it has had enough, as `head` does.
-            sys.stderr.close()
-            raise typer.Exit from None

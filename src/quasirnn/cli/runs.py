@@ -1,10 +1,13 @@
 """What the commands that use a run share: loading it, where text comes from, progress."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from quasirnn.cli.errors import UsageError
 
@@ -47,6 +50,18 @@ def checked(argument: str) -> str:
     except UnicodeEncodeError:
         raise UsageError(f"{argument!a}: not valid UTF-8.") from None
     return argument
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """Around all that is printed: whoever reads it may have had enough, as `head` does, and the command ends quietly."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more when it ends; that must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit from None
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 import json
 import math
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from quasirnn.cli.errors import run_errors
-from quasirnn.cli.runs import load_language_model, texts
+from quasirnn.cli.runs import load_language_model, reader_may_leave, texts
 
 
 def score(
@@ -24,16 +25,17 @@ def score(
     Each text is a line of its own: nothing is carried from one to the next, and at word level its end is scored too.
     Empty lines are left out. Any number of lines is read in constant memory.
     """
-    with run_errors():
+    with run_errors(), reader_may_leave():
         model = load_language_model(run)
+        items = (item for item in texts(text or [], file) if item.strip())
+        # Before anything is printed: a file that is missing, say, leaves standard output empty.
+        first = list(islice(items, 1))
         tokens, bits, count = 0, 0.0, 0
         if as_json:
             print('{"items": [', end="")
         else:
             print("perplexity\tbits\ttokens\tunknown\ttext")
-        for item in texts(text or [], file):
-            if not item.strip():
-                continue
+        for item in chain(first, items):
             result = model.score(item)
             tokens, bits = tokens + result.tokens, bits + result.bits
             if as_json:

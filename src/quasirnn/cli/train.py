@@ -1,6 +1,7 @@
 """`quasirnn train`: the program of each task, with its progress shown."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -88,16 +89,13 @@ def show_settings(task: "Task[Any]", request: Any, configure: Any) -> None:
 
 
 def print_outcome(task: "Task[Any]", trained: "Trained") -> None:
-    outcome, run, command = trained.outcome, trained.run.path, typed_command()
+    outcome, run, command = trained.outcome, shlex.quote(str(trained.run.path)), typed_command()
     stopped = outcome.reason == "signal"
     if stopped:
         say(f"Stopped and saved at step {outcome.step:,}. Go on with:")
         say(f"    {command} train {task.name} --out {run} --resume")
     elif outcome.steps_made == 0 and outcome.resumed_at is not None:
-        more = trained.training.settings.epochs + 1
-        say(
-            f"Nothing left to do: the run stands at step {outcome.step:,}. To go on, give it more, as in epochs={more}."
-        )
+        say(f"Nothing left to do: the run stands at step {outcome.step:,}. {how_to_go_on(trained)}")
     else:
         say(f"{outcome.reason.capitalize()} after {outcome.step:,} steps, {outcome.minutes:.1f} minutes.")
     if outcome.best is not None:
@@ -106,6 +104,19 @@ def print_outcome(task: "Task[Any]", trained: "Trained") -> None:
         say("Next:")
         for line in task.next_commands:
             say(f"    {command} {line.format(run=run)}")
+
+
+def how_to_go_on(trained: "Trained") -> str:
+    """Which KEY has ended a run, and a value of it that does not."""
+    settings, outcome = trained.training.settings, trained.outcome
+    if outcome.reason == "stopped early":
+        return f"It stopped early: no better validation for {settings.patience} epochs."
+    more = f"epochs={settings.epochs + 1}"
+    if outcome.reason == "out of time":
+        more = f"max_minutes={2 * settings.max_minutes:g}"
+    elif settings.max_steps is not None and outcome.step >= settings.max_steps:
+        more = f"max_steps={2 * outcome.step}"
+    return f"To go on, give it more, as in {more}."
 
 
 def say(text: str) -> None:

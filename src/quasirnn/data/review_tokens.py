@@ -3,7 +3,7 @@
 The rules, in the order in which they apply:
 
 1. The line break of web pages, `<br />` in any spelling, is white space. Other tags are text.
-2. `\u2019`, `\u00b4`, a back quote, U+0092 and U+02BC are written for the apostrophe and read as one; `\u2026` is `...`.
+2. `\u2019`, `\u00b4`, a back quote, U+0092 and U+02BC, written for an apostrophe, are one; `\u2026` is `...`.
 3. Two or more full stops are `...`, two or more hyphens are `--`.
 4. A word is a run of letters, digits and the marks that combine with them, of any script. An apostrophe between two of
    them is part of the word (`O'Neill`), and so is one of `. , / :` between two digits (`1,000`, `3.5`, `10/10`).

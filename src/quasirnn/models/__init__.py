@@ -2,5 +2,6 @@
 
 from quasirnn.models.language_model import LanguageModel
 from quasirnn.models.sampling import Sampler
+from quasirnn.models.sequence_classifier import SequenceClassifier
 
-__all__ = ["LanguageModel", "Sampler"]
+__all__ = ["LanguageModel", "Sampler", "SequenceClassifier"]

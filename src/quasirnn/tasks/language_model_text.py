@@ -9,11 +9,12 @@ from torch import Tensor
 
 from quasirnn.data.errors import DataError
 from quasirnn.data.language_corpus import load as load_corpus
+from quasirnn.data.text_files import TextError
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models import LanguageModel, Sampler
 from quasirnn.tasks.language_model import loss_per_token, perplexity
 from quasirnn.tasks.language_model_settings import LanguageModelSettings
-from quasirnn.tasks.run_folder import Run
+from quasirnn.tasks.run_folder import Run, RunError
 from quasirnn.training.learner import Tick
 
 
@@ -109,20 +110,31 @@ class LanguageModelOnText:
         Args:
             split: train, valid, test, or the stem of a file.
             data: folders; those of the training if not given.
+
+        Raises:
+            RunError: there is no such split, or too little in it.
+            TextError: its text is at fault.
         """
         settings = self.training.settings
         folders = list(self.training.data) if data is None else data
-        corpus = load_corpus(
-            folders,
-            level=settings.level,
-            splits=[split],
-            train=settings.train,
-            valid=settings.valid,
-            test=settings.test,
-            vocabulary=self.vocabulary,
-            seed=settings.seed,
-        )
+        try:
+            corpus = load_corpus(
+                folders,
+                level=settings.level,
+                splits=[split],
+                train=settings.train,
+                valid=settings.valid,
+                test=settings.test,
+                vocabulary=self.vocabulary,
+                seed=settings.seed,
+            )
+        except TextError:
+            raise
+        except ValueError as error:
+            raise RunError(str(error)) from error
         ((name, part),) = corpus.splits.items()
+        if len(part.ids) < 2:
+            raise RunError(f"{name}: has nothing to predict; at least 2 tokens are needed.")
         loss = loss_per_token(self.model, part.ids, tick)
         return Evaluation(corpus.name, name, len(part.ids) - 1, part.unknown, loss, tuple(corpus.notes))
 

@@ -1,0 +1,159 @@
+"""Reviews of films, novels, plays and series that never were: a corpus made by a grammar, so nothing is bundled.
+
+Who praises or blames, and whether the reviewer agrees, is said in so many ways that single words and pairs of them
+tell little: "not exactly a dull story", "my sister called the ending superb, and I can't agree".
+"""
+
+import random
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from quasirnn.data import review_grammar as grammar
+
+CLASSES = ("neg", "pos")
+SIZES = {"train": 12_000, "valid": 1_000, "test": 2_000}
+LENGTHS = range(10, 61)  # words, as white space separates them
+
+# Every possible sentence belongs to one part, by its checksum: shares of 100.
+SHARES = {"train": range(70), "valid": range(70, 85), "test": range(85, 100)}
+
+# How often an opinion is shared, denied, or stands in a contrast; and how often a review has a verdict, an aside before
+# its opinions, and one after them.
+OPINIONS = (("SHARED", 0.35), ("DENIED", 0.30), ("CONTRASTS", 0.35))
+VERDICT, ASIDE_FIRST, ASIDE_LATER = 0.25, 0.5, 0.3
+
+_PLACE = re.compile(r"\{(\w+)\}")
+_ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou])")
+SENTENCE_END = re.compile(r"(?<=[.!?]) ")
+
+
+@dataclass(frozen=True)
+class Review:
+    label: str  # one of CLASSES
+    text: str
+
+
+def load(seed: int = 1, sizes: dict[str, int] | None = None) -> dict[str, list[Review]]:
+    """The reviews by part, half of them of each class. No sentence occurs in two parts.
+
+    The same for a seed on every machine and in every release of Python; a smaller size is the beginning of a larger.
+
+    >>> parts = load(sizes={"train": 2, "test": 2})
+    >>> [len(parts[part]) for part in parts], sorted(review.label for review in parts["test"])
+    ([2, 2], ['neg', 'pos'])
+    """
+    sizes = SIZES if sizes is None else sizes
+    return {part: [review for review, _ in zip(reviews(part, seed), range(size))] for part, size in sizes.items()}
+
+
+def reviews(part: str, seed: int = 1) -> Iterator[Review]:
+    """The reviews of a part without end, in turn one of each class in random order."""
+    draw = Draw(f"{seed} {part}")
+    writer = Writer(draw, part)
+    while True:
+        first = draw.below(2)
+        for number in (first, 1 - first):
+            yield Review(CLASSES[number], writer.review(CLASSES[number]))
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a review."""
+    return SENTENCE_END.split(text)
+
+
+class Draw:
+    """Random choices from `random.Random.random` alone, whose numbers, unlike its choices, never change."""
+
+    def __init__(self, seed: str) -> None:
+        self.random = random.Random(seed).random
+
+    def below(self, stop: int) -> int:
+        return int(self.random() * stop)
+
+    def one(self, items: Sequence[str]) -> str:
+        return items[self.below(len(items))]
+
+    def two(self, items: Sequence[str]) -> tuple[str, str]:
+        """Two different ones."""
+        first, second = self.below(len(items)), self.below(len(items) - 1)
+        return items[first], items[second + (second >= first)]
+
+    def chance(self, probability: float) -> bool:
+        return self.random() < probability
+
+
+class Writer:
+    """Writes the reviews of one part."""
+
+    def __init__(self, draw: Draw, part: str) -> None:
+        self.draw = draw
+        self.share = SHARES[part]
+
+    def review(self, label: str) -> str:
+        """A review of that verdict and of a length within LENGTHS."""
+        while True:
+            text = " ".join(self._sentences(label))
+            if text.count(" ") + 1 in LENGTHS:
+                return text
+
+    def _sentences(self, label: str) -> Iterator[str]:
+        kind = self.draw.one(list(grammar.KINDS))
+        if self.draw.chance(ASIDE_FIRST):
+            yield self._write(lambda: (self.draw.one(grammar.ASIDES), {}), kind)
+        for _ in range(1 + self.draw.below(3)):
+            yield self._write(lambda: self._opinion(label), kind)
+        if self.draw.chance(ASIDE_LATER):
+            yield self._write(lambda: (self.draw.one(grammar.ASIDES), {}), kind)
+        if self.draw.chance(VERDICT):
+            yield self._write(lambda: (self.draw.one(grammar.VERDICTS[label]), {}), kind)
+
+    def _write(self, choose, kind: str) -> str:
+        """One or two sentences that belong to this part: others are thrown away and drawn anew."""
+        while True:
+            template, words = choose()
+            text = self._fill(template, kind, words)
+            if all(zlib.crc32(each.encode()) % 100 in self.share for each in sentences(text)):
+                return text
+
+    def _opinion(self, label: str) -> tuple[str, dict[str, str]]:
+        """A sentence that says the label, and the words of praise and blame for it."""
+        number, manner = self.draw.random(), ""
+        for manner, share in OPINIONS:
+            number -= share
+            if number < 0:
+                break
+        template = self.draw.one(getattr(grammar, manner))
+        opposite = "neg" if label == "pos" else "pos"
+        if manner == "CONTRASTS":
+            mine, theirs = self._words(label), self._words(opposite)
+            return template, {
+                "mine": mine["word"],
+                "mine_did": mine["did"],
+                "theirs": theirs["word"],
+                "theirs_did": theirs["did"],
+            }
+        return template, self._words(label if manner == "SHARED" else opposite)
+
+    def _words(self, polarity: str) -> dict[str, str]:
+        praise = polarity == "pos"
+        word, other = self.draw.two(grammar.PRAISE if praise else grammar.BLAME)
+        verbs = grammar.PRAISE_VERBS if praise else grammar.BLAME_VERBS
+        do = self.draw.one(list(verbs))
+        thing = self.draw.one(grammar.PRAISE_NOUNS if praise else grammar.BLAME_NOUNS)
+        return {"word": word, "other": other, "thing": thing, "do": do, "did": verbs[do]}
+
+    def _fill(self, template: str, kind: str, words: dict[str, str]) -> str:
+        """The template with words in its places, as sentences: the same word for the same place."""
+        words = {"kind": kind, **words}
+
+        def word(match: re.Match[str]) -> str:
+            place = match[1]
+            if place not in words:
+                lists = grammar.KINDS[kind] | grammar.LISTS
+                words[place] = _PLACE.sub(word, self.draw.one(lists[place.rstrip("2")]))
+            return words[place]
+
+        text = _ARTICLE.sub(r"\1n ", _PLACE.sub(word, template))
+        return " ".join(each[0].upper() + each[1:] for each in text.split(" / "))

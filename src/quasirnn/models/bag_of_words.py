@@ -1,0 +1,116 @@
+"""Logistic regression on bags of words, or of words and pairs of neighbours: what a classifier that ignores order can do.
+
+    p(class) = softmax(b + sum of W[feature] over the features of the text)
+
+A feature is a word that occurs, however often; with `order` 2 also a pair of neighbouring words. Features that the
+training texts do not have are left out.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+# Weights of the L2 penalty to choose from: too little learns the training texts by heart, too much learns nothing.
+L2 = (1e-5, 1e-4, 1e-3)
+ITERATIONS = 100
+
+
+class BagOfWords(nn.Module):
+    """Logistic regression on the features of the given texts; all weights start at zero.
+
+    Args:
+        texts: the training texts, each (T,), int64, not negative; they decide on the features.
+        classes: C, the number of classes.
+        order: 1 for words, 2 for words and pairs.
+
+    Inputs: `texts`, a sequence of N texts. Outputs: logits (N, C).
+
+    >>> texts = [torch.tensor([1, 2]), torch.tensor([2, 1, 2])]
+    >>> BagOfWords(texts, classes=2, order=2).features  # 1, 2, 1 2, 2 1
+    4
+    """
+
+    def __init__(self, texts: Sequence[Tensor], classes: int, order: int = 1) -> None:
+        super().__init__()
+        if order not in (1, 2):
+            raise ValueError(f"BagOfWords: order must be 1, words, or 2, words and pairs, got {order}")
+        self.order = order
+        # Words beyond this are unknown, and so are pairs with them.
+        self.words = max((int(text.max()) for text in texts if len(text)), default=0) + 1
+        known, _ = _keys(texts, order, self.words)
+        self.register_buffer("known", known.unique())  # sorted
+        self.weight = nn.Parameter(torch.zeros(self.features, classes))
+        self.bias = nn.Parameter(torch.zeros(classes))
+
+    @property
+    def features(self) -> int:
+        return len(self.known)
+
+    def forward(self, texts: Sequence[Tensor]) -> Tensor:
+        return self.score(*self.bags(texts))
+
+    def bags(self, texts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """The features of all texts one after the other, and where each text begins in that."""
+        keys, rows = _keys(texts, self.order, self.words)
+        places = torch.searchsorted(self.known, keys).clamp(max=self.features - 1)
+        is_known = self.known[places] == keys
+        # Each feature of a text once: as (text, feature) in one number.
+        pairs = (rows[is_known] * self.features + places[is_known]).unique()
+        starts = torch.searchsorted(pairs, torch.arange(len(texts)) * self.features)
+        return pairs % self.features, starts
+
+    def score(self, features: Tensor, starts: Tensor) -> Tensor:
+        """The logits of bags, (N, C)."""
+        return functional.embedding_bag(features, self.weight, starts, mode="sum") + self.bias
+
+
+def fit(texts: Sequence[Tensor], labels: Tensor, classes: int, order: int = 1, l2: float = 1e-4) -> BagOfWords:
+    """The regression that fits the texts best: mean cross entropy + l2 / 2 * (sum of squared weights), by L-BFGS.
+
+    Args:
+        labels: (N,), int64.
+
+    The same bits for every call at a fixed number of threads: nothing is drawn.
+    """
+    model = BagOfWords(texts, classes, order)
+    bags = model.bags(texts)
+    optimizer = torch.optim.LBFGS(
+        model.parameters(), max_iter=ITERATIONS, history_size=10, tolerance_change=1e-7, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model.score(*bags), labels) + l2 / 2 * model.weight.square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return model.requires_grad_(False)
+
+
+def fit_best(
+    train: tuple[Sequence[Tensor], Tensor], valid: tuple[Sequence[Tensor], Tensor], classes: int, order: int = 1
+) -> BagOfWords:
+    """The best on validation of the regressions with each penalty of L2; train and valid are texts and labels."""
+    models = [fit(*train, classes, order, l2) for l2 in L2]
+    return max(models, key=lambda model: accuracy(model, *valid))
+
+
+def accuracy(model: BagOfWords, texts: Sequence[Tensor], labels: Tensor) -> float:
+    """The share of texts that are given their label."""
+    return (model(texts).argmax(1) == labels).double().mean().item()
+
+
+def _keys(texts: Sequence[Tensor], order: int, words: int) -> tuple[Tensor, Tensor]:
+    """The features of texts as numbers, word w as w, pair v w as (v + 1) * words + w; and the text that each is of."""
+    flat = torch.cat([torch.empty(0, dtype=torch.int64), *texts])
+    rows = torch.repeat_interleave(torch.arange(len(texts)), torch.tensor([len(text) for text in texts]))
+    is_known = flat < words
+    keys, key_rows = [flat[is_known]], [rows[is_known]]
+    if order == 2:
+        pairs = (rows[1:] == rows[:-1]) & is_known[1:] & is_known[:-1]
+        keys.append((flat[:-1][pairs] + 1) * words + flat[1:][pairs])
+        key_rows.append(rows[1:][pairs])
+    return torch.cat(keys), torch.cat(key_rows)
