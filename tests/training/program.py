@@ -1,6 +1,7 @@
 """The tiny training as a program, to be killed from outside: `python -m training.program FOLDER KEY=VALUE ...`."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -22,12 +23,13 @@ def start(
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "output.txt", "ab") as output:
         # From the folder with the tests, which is how `training.program` is found.
-        environment = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "HOME": "/nonexistent"}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("ACCELERATE_")}
+        environment["OMP_NUM_THREADS"] = "1"
         return subprocess.Popen(command, stdout=output, stderr=output, cwd=TESTS, env=environment)
 
 
 def wait_for(
-    condition: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path, seconds: float = 120
+    condition: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path, seconds: float = 600
 ) -> None:
     """Until something has happened in a run. The limit only keeps a hanging test from hanging for ever."""
     limit = time.monotonic() + seconds

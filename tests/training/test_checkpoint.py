@@ -164,10 +164,10 @@ def test_leftovers_of_killed_writes_are_removed(checkpoints):
 @pytest.mark.parametrize(("error", "for_good"), [(no_space, False), (read_only, True)])
 def test_guarantee_failing_loudly_every_write_of_a_checkpoint_in_turn(tmp_path, monkeypatch, error, for_good):
     """One line, the checkpoint before intact, and a resumed run that ends like one that never failed."""
-    plan, whole = Plan(**PLAN | {"epochs": 1, "checkpoint_every": 2}), tmp_path / "whole"
+    whole, few = tmp_path / "whole", {"plan": Plan(**PLAN | {"epochs": 1, "checkpoint_every": 1}), "steps_per_epoch": 3}
     with monkeypatch.context() as patch:
         disk = Disk(patch)
-        run(whole, plan=plan)
+        run(whole, **few)
     expected = hashes(whole), series(whole)
     removals = 0
     for fail_at in range(1, disk.changes + 1):
@@ -175,7 +175,7 @@ def test_guarantee_failing_loudly_every_write_of_a_checkpoint_in_turn(tmp_path, 
         with monkeypatch.context() as patch:
             failing = Disk(patch, fail_at, error, for_good)
             try:
-                run(folder, plan=plan)
+                run(folder, **few)
                 message = None
             except WriteError as failure:
                 message = str(failure)
@@ -188,7 +188,7 @@ def test_guarantee_failing_loudly_every_write_of_a_checkpoint_in_turn(tmp_path, 
             assert message.startswith(f"cannot write {folder}")
             assert error().strerror in message
             assert "\n" not in message
-        assert run(folder, plan=plan, resume=True).reason == "finished"
+        assert run(folder, resume=True, **few).reason == "finished"
         assert (hashes(folder), series(folder)) == expected, f"change {fail_at} of {disk.changes}"
     assert removals < disk.changes / 2
 

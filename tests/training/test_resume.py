@@ -58,10 +58,10 @@ def test_guarantee_exact_resume_after_being_killed(tmp_path, kills):
 @pytest.mark.usefixtures("quick")
 def test_guarantee_crash_safe_training_killed_at_every_write(tmp_path, monkeypatch):
     """Before each sync, rename or removal in turn: what was written loads, and the run ends as if nothing had been."""
-    whole = tmp_path / "whole"
+    whole, few = tmp_path / "whole", {"plan": Plan(**PLAN | {"checkpoint_every": 1}), "steps_per_epoch": 2}
     with monkeypatch.context() as patch:
         disk = Disk(patch)
-        run(whole)
+        run(whole, **few)
     assert disk.changes > 50
     expected = hashes(whole), series(whole)
     for crash_at in range(1, disk.changes + 1):
@@ -69,8 +69,8 @@ def test_guarantee_crash_safe_training_killed_at_every_write(tmp_path, monkeypat
         with monkeypatch.context() as patch:
             Disk(patch, crash_at)
             with pytest.raises(Crash):
-                run(folder)
-        assert run(folder, resume=True).reason == "finished"
+                run(folder, **few)
+        assert run(folder, resume=True, **few).reason == "finished"
         assert (hashes(folder), series(folder)) == expected, f"change {crash_at} of {disk.changes}"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from quasirnn.cli.errors import run_errors
-from quasirnn.cli.runs import progress_of, reader_may_leave
+from quasirnn.cli.runs import finite, progress_of, reader_may_leave
 
 if TYPE_CHECKING:
     from quasirnn.tasks.language_model_text import Evaluation
@@ -39,7 +39,7 @@ def evaluate(
 
 def print_result(run: Path, result: "Evaluation", as_json: bool) -> None:
     if as_json:
-        figures = {"perplexity": result.perplexity, "bits_per_token": result.bits_per_token}
+        figures = {name: finite(getattr(result, name)) for name in ("loss", "perplexity", "bits_per_token")}
         print(json.dumps({"run": str(run), **dataclasses.asdict(result), **figures}))
         return
     for note in result.notes:

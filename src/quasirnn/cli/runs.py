@@ -1,5 +1,6 @@
 """What the commands that use a run share: loading it, where text comes from, progress."""
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -52,9 +53,14 @@ def checked(argument: str) -> str:
     return argument
 
 
+def finite(number: float) -> float | None:
+    """A number for JSON, which has no infinities: null stands for them."""
+    return number if math.isfinite(number) else None
+
+
 @contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """Around all that is printed: whoever reads it may have had enough, as `head` does, and the command ends quietly."""
+    """Around all that is printed: whoever reads it may have had enough, as `head` does; then it ends quietly."""
     try:
         yield
         sys.stdout.flush()

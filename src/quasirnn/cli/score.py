@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from quasirnn.cli.errors import run_errors
-from quasirnn.cli.runs import load_language_model, reader_may_leave, texts
+from quasirnn.cli.runs import finite, load_language_model, reader_may_leave, texts
 
 
 def score(
@@ -26,6 +26,8 @@ def score(
     Empty lines are left out. Any number of lines is read in constant memory.
     """
     with run_errors(), reader_may_leave():
+        from quasirnn.tasks.language_model import perplexity
+
         model = load_language_model(run)
         items = (item for item in texts(text or [], file) if item.strip())
         # Before anything is printed: a file that is missing, say, leaves standard output empty.
@@ -39,18 +41,16 @@ def score(
             result = model.score(item)
             tokens, bits = tokens + result.tokens, bits + result.bits
             if as_json:
-                values = {"text": item, "tokens": result.tokens, "unknown": result.unknown, "bits": result.bits}
-                print(("," if count else "") + json.dumps({**values, "perplexity": finite(result.perplexity)}), end="")
+                values = {"text": item, "tokens": result.tokens, "unknown": result.unknown}
+                values |= {"bits": finite(result.bits), "perplexity": finite(result.perplexity)}
+                print(("," if count else "") + json.dumps(values), end="")
             else:
                 shown = item if len(item) <= 60 else item[:57] + "..."
                 print(f"{result.perplexity:.2f}\t{result.bits:.2f}\t{result.tokens}\t{result.unknown}\t{shown}")
             count += 1
-        overall = math.exp(min(700.0, bits * math.log(2) / tokens)) if tokens else None
+        overall = perplexity(bits * math.log(2) / tokens) if tokens else math.nan
         if as_json:
-            print(f'], "total": {json.dumps({"tokens": tokens, "bits": bits, "perplexity": overall})}}}')
+            total = {"tokens": tokens, "bits": finite(bits), "perplexity": finite(overall)}
+            print(f'], "total": {json.dumps(total)}}}')
         elif count != 1:
             print(f"{overall:.2f}\t{bits:.2f}\t{tokens}\t\tall {count:,}" if tokens else "nothing to score")
-
-
-def finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

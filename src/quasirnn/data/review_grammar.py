@@ -5,31 +5,47 @@ sentence that does there is one like it that does not, and the two are about as 
 common: "not" alone, or "but", or praise alone, tells next to nothing about the verdict.
 """
 
-# Words that fit every kind of work and every part of it: "a ... story", "the ending is ...".
-PRAISE = """
-    absorbing admirable beautiful bold brilliant charming clever compelling convincing delightful elegant excellent
-    exciting fascinating fresh graceful gripping imaginative inspired lively memorable moving original perfect polished
-    powerful remarkable rewarding sharp splendid striking subtle superb terrific thoughtful touching vivid witty
-    wonderful
-""".split()
-BLAME = """
-    awful bland boring careless clumsy confusing contrived crude dismal dreadful dreary dull empty feeble flat forced
-    forgettable hollow horrible irritating lame lazy lifeless messy muddled painful pointless poor predictable shallow
-    silly sloppy stale tasteless tedious terrible tiresome weak wooden
-""".split()
-PRAISE_NOUNS = "delight gem joy marvel masterpiece pleasure success treat treasure triumph".split()
-BLAME_NOUNS = "blunder bore chore disappointment disaster failure mess nuisance ordeal shambles".split()
-# As they are after "did not", and alone.
-PRAISE_VERBS = {"admire": "admired", "adore": "adored", "enjoy": "enjoyed", "like": "liked", "love": "loved"}
-BLAME_VERBS = {
-    "detest": "detested",
-    "dislike": "disliked",
-    "hate": "hated",
-    "loathe": "loathed",
-    "resent": "resented",
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words of praise or of blame, which fit every kind of work and every part of it."""
+
+    adjectives: list[str]
+    nouns: list[str]
+    verbs: dict[str, str]  # as after "did not", and alone
+
+
+WORDS = {
+    "pos": Words(
+        adjectives="""
+            absorbing admirable beautiful bold brilliant charming clever compelling convincing delightful elegant
+            excellent exciting fascinating fresh graceful gripping imaginative inspired lively memorable moving original
+            perfect polished powerful remarkable rewarding sharp splendid striking subtle superb terrific thoughtful
+            touching vivid witty wonderful
+        """.split(),
+        nouns="delight gem joy marvel masterpiece pleasure success treat treasure triumph".split(),
+        verbs={"admire": "admired", "adore": "adored", "enjoy": "enjoyed", "like": "liked", "love": "loved"},
+    ),
+    "neg": Words(
+        adjectives="""
+            awful bland boring careless clumsy confusing contrived crude dismal dreadful dreary dull empty feeble flat
+            forced forgettable hollow horrible irritating lame lazy lifeless messy muddled painful pointless poor
+            predictable shallow silly sloppy stale tasteless tedious terrible tiresome weak wooden
+        """.split(),
+        nouns="blunder bore chore disappointment disaster failure mess nuisance ordeal shambles".split(),
+        verbs={
+            "detest": "detested",
+            "dislike": "disliked",
+            "hate": "hated",
+            "loathe": "loathed",
+            "resent": "resented",
+        },
+    ),
 }
 
-# What is reviewed, and what goes with it.
+# What is reviewed, and what goes with it: {piece} may have "a" before it, {part} is a piece or something like "acting".
 KINDS = {
     "film": {
         "see": ["see", "watch"],
@@ -37,8 +53,8 @@ KINDS = {
         "saw": ["saw", "watched"],
         "seen": ["seen", "watched"],
         "maker": ["director", "producer", "screenwriter"],
-        "part": """story acting dialogue ending opening music soundtrack editing humour script casting plot
-            photography finale pacing chase romance climax""".split(),
+        "piece": "story ending opening soundtrack script plot finale romance climax chase villain".split(),
+        "part": "{piece}|{piece}|acting|dialogue|music|editing|humour|casting|photography|pacing".split("|"),
     },
     "novel": {
         "see": ["read"],
@@ -46,8 +62,8 @@ KINDS = {
         "saw": ["read"],
         "seen": ["read", "found"],
         "maker": ["author", "editor", "translator"],
-        "part": """story plot prose dialogue ending opening style humour mystery narrator heroine hero epilogue
-            translation preface climax romance""".split(),
+        "piece": "story plot ending opening style mystery hero heroine narrator epilogue preface romance".split(),
+        "part": "{piece}|{piece}|{piece}|prose|dialogue|humour|translation|suspense".split("|"),
     },
     "play": {
         "see": ["see"],
@@ -55,8 +71,8 @@ KINDS = {
         "saw": ["saw"],
         "seen": ["seen"],
         "maker": ["director", "playwright", "designer"],
-        "part": """story acting script staging scenery lighting dialogue monologue finale humour music casting plot
-            choreography ending opening""".split(),
+        "piece": "story plot script finale monologue ending opening prologue set duel".split(),
+        "part": "{piece}|{piece}|acting|staging|scenery|lighting|dialogue|humour|music|casting".split("|"),
     },
     "series": {
         "see": ["watch", "see"],
@@ -64,15 +80,17 @@ KINDS = {
         "saw": ["watched", "saw"],
         "seen": ["watched", "seen"],
         "maker": ["producer", "writer", "creator"],
-        "part": """story acting pilot finale casting writing humour plot dialogue music mystery romance script
-            suspense ending opening""".split(),
+        "piece": "story plot pilot finale mystery romance script ending opening sequel".split(),
+        "part": "{piece}|{piece}|acting|casting|writing|humour|dialogue|music|suspense|narration".split("|"),
     },
 }
 
 # Lists that sentences draw on, whatever is reviewed. They may have places of their own.
 LISTS = {
     "people": [
-        *"my brother|my sister|my mother|my father|my neighbour|my cousin|my boss|my uncle|my aunt|my teacher".split("|"),
+        *"my brother|my sister|my mother|my father|my neighbour|my cousin|my boss|my uncle|my aunt|my teacher".split(
+            "|"
+        ),
         *"my daughter|my dentist|a friend of mine|the critics|most reviewers|the newspapers|my whole family".split("|"),
         *"the woman at the counter|the couple behind me|everyone at work|half of my class".split("|"),
     ],
@@ -95,7 +113,7 @@ LISTS = {
         *"in a small village|on a remote island|in {town}|in the mountains|on a train|near the border".split("|"),
         *"by the sea|in a big city|at the edge of a forest|on a farm|in an empty house".split("|"),
     ],
-    "very": ["very", "rather", "quite", "really", "truly", "thoroughly", "so", "deeply", "pretty", "downright"],
+    "very": ["very", "rather", "quite", "really", "truly", "thoroughly", "deeply", "pretty", "downright"],
     "hedge": [
         *"to be honest|if you ask me|in my opinion|I must say|frankly|for what it is worth|on reflection".split("|"),
         *"as far as I can tell|all in all|to my mind|I dare say|as it happens".split("|"),
@@ -114,16 +132,16 @@ def _lines(text: str) -> tuple[str, ...]:
 SHARED = _lines("""
     {hedge}, the {part} is {very} {word}.
     I found the {part} {very} {word}, and I do not say that often.
-    never before had I {seen} such a {word} {part}.
+    never before had I {seen} such a {word} {piece}.
     the {part} is not only {word} but also {other}.
     nobody who {sees} this {kind} will deny that the {part} is {very} {word}.
     I can't pretend that the {part} isn't {word}.
     it would be wrong to say that the {part} isn't {very} {word}.
-    there is no doubt, {hedge}, that this {kind} has a {word} {part}.
+    there is no doubt, {hedge}, that this {kind} has a {word} {piece}.
     {people} called the {part} {word}, and I can't disagree.
-    {people} promised me a {word} {part}, and that was no lie.
-    I was told to expect a {word} {part}, and that is just what I got.
-    no, you won't find a more {word} {part} anywhere in {town}.
+    {people} promised me a {word} {piece}, and that was no lie.
+    I was told to expect a {word} {piece}, and that is just what I got.
+    no, you won't find a more {word} {piece} anywhere in {town}.
     I would not hesitate to call the {part} {very} {word}.
     I do not doubt that even {people} will find the {part} {word}.
     I can't say that I didn't {do} the {part}, {hedge}.
@@ -139,21 +157,21 @@ SHARED = _lines("""
 # And here the reviewer does not.
 DENIED = _lines("""
     {hedge}, the {part} is not what I would call {word}.
-    this is not exactly a {word} {part}, {hedge}.
+    this is not exactly a {word} {piece}, {hedge}.
     I would never say, as {people} did, that the {part} is {word}.
     there is nothing {very} {word} about the {part}, {hedge}.
     nobody who {sees} this {kind} will say that the {part} is {very} {word}.
     I can't pretend that the {part} is {word}.
     it would be wrong to say that the {part} is {very} {word}.
     {people} called the {part} {word}, and I can't agree.
-    {people} promised me a {word} {part}, and that was a lie.
-    I was told to expect a {word} {part}, and that is just what I did not get.
-    yes, you will find a more {word} {part} anywhere in {town}.
+    {people} promised me a {word} {piece}, and that was a lie.
+    I was told to expect a {word} {piece}, and that is just what I did not get.
+    yes, you will find a more {word} {piece} anywhere in {town}.
     I would hesitate to call the {part} {very} {word}.
     I doubt that anyone but {people} will find the {part} {word}.
     I can't say that I {did} the {part}, {hedge}.
     after the first {while} I thought that the {part} was {word}, but something has changed my mind since.
-    I did not {do} the {part} just because {people} did.
+    I, for one, did not {do} the {part}, though {people} did.
     if this {kind} is a {thing}, then I am the {title} of {town}.
     it is beyond me why {people} called the {part} a {thing}.
     {people} told me that the {part} was {very} {word}. / I have to differ with {people} about the {part}.
@@ -167,8 +185,8 @@ CONTRASTS = _lines("""
     the {kind} as a whole is {mine}, even if the {part} is {theirs}.
     although the {part} is {theirs}, the rest of the {kind} is {very} {mine}.
     the {kind} is {very} {mine} on the whole, although the {part} is {theirs}.
-    I expected a {theirs} {part}, but what I got was {mine}.
-    what I got was a {mine} {part}, although I had expected a {theirs} one.
+    I expected a {theirs} {piece}, but what I got was {mine}.
+    what I got was a {mine} {piece}, although I had expected a {theirs} one.
     {people} found the {part} {theirs}; I found it {mine}.
     I found the {part} {mine}, whereas {people} found it {theirs}.
     those who call the {part} {theirs} are wrong, because it is {mine}.
@@ -177,10 +195,10 @@ CONTRASTS = _lines("""
     the {part} turns out to be {mine}, however {theirs} it may look at first.
     {people} {theirs_did} the {kind}, while I {mine_did} it, the {part} above all.
     I {mine_did} the {kind}, the {part} above all, while {people} {theirs_did} it.
-    despite a {theirs} {part} it is, {hedge}, a {mine} {kind}.
-    it is, {hedge}, a {mine} {kind} despite a {theirs} {part}.
+    despite a {theirs} {piece} it is, {hedge}, a {mine} {kind}.
+    it is, {hedge}, a {mine} {kind} despite a {theirs} {piece}.
     it is not {theirs}, as {people} said, but {very} {mine}.
-    what {people} took for a {theirs} {part} was a {mine} one.
+    what {people} took for a {theirs} {piece} was a {mine} one.
 """)
 
 # Plain enough for a bag of words: by verdict.
@@ -207,7 +225,7 @@ ASIDES = _lines("""
     the {kind} follows a {person} and a {person2}, who lives {place}.
     the {maker} comes from {town} and once was a {person}.
     I had never heard of the {maker}, a former {person} from {town}.
-    {people} gave it to me last {season}, on a {weather} {day}.
+    {people} told me about it last {season}, on a {weather} {day}.
     we follow a {person} who {deed} and a {person2} who does not.
     the {maker} has not worked {place} before, I was told by {people}.
     it is the second {kind} this {season} in which a {person} {deed}.

@@ -19,10 +19,10 @@ LENGTHS = range(10, 61)  # words, as white space separates them
 # Every possible sentence belongs to one part, by its checksum: shares of 100.
 SHARES = {"train": range(70), "valid": range(70, 85), "test": range(85, 100)}
 
-# How often an opinion is shared, denied, or stands in a contrast; and how often a review has a verdict, an aside before
-# its opinions, and one after them.
-OPINIONS = (("SHARED", 0.35), ("DENIED", 0.30), ("CONTRASTS", 0.35))
-VERDICT, ASIDE_FIRST, ASIDE_LATER = 0.25, 0.5, 0.3
+# How often an opinion is shared, denied, or stands in a contrast.
+SHARED, DENIED = 0.35, 0.30
+# How often a review has an aside before its opinions, one after them, and a plain verdict.
+ASIDE_FIRST, ASIDE_LATER, VERDICT = 0.5, 0.3, 0.25
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou])")
@@ -99,59 +99,54 @@ class Writer:
                 return text
 
     def _sentences(self, label: str) -> Iterator[str]:
-        kind = self.draw.one(list(grammar.KINDS))
-        if self.draw.chance(ASIDE_FIRST):
-            yield self._write(lambda: (self.draw.one(grammar.ASIDES), {}), kind)
-        for _ in range(1 + self.draw.below(3)):
-            yield self._write(lambda: self._opinion(label), kind)
-        if self.draw.chance(ASIDE_LATER):
-            yield self._write(lambda: (self.draw.one(grammar.ASIDES), {}), kind)
-        if self.draw.chance(VERDICT):
-            yield self._write(lambda: (self.draw.one(grammar.VERDICTS[label]), {}), kind)
+        draw, kind, used = self.draw, self.draw.one(list(grammar.KINDS)), set[str]()
+        plan = ["aside"] * draw.chance(ASIDE_FIRST)
+        plan += ["opinion"] * (1 + draw.below(3))
+        plan += ["aside"] * draw.chance(ASIDE_LATER)
+        plan += ["verdict"] * draw.chance(VERDICT)
+        for what in plan:
+            yield self._write(what, label, kind, used)
 
-    def _write(self, choose, kind: str) -> str:
+    def _write(self, what: str, label: str, kind: str, used: set[str]) -> str:
         """One or two sentences that belong to this part: others are thrown away and drawn anew."""
         while True:
-            template, words = choose()
-            text = self._fill(template, kind, words)
-            if all(zlib.crc32(each.encode()) % 100 in self.share for each in sentences(text)):
-                return text
+            if what == "opinion":
+                template, words = self._opinion(label)
+            else:
+                template, words = self.draw.one(grammar.ASIDES if what == "aside" else grammar.VERDICTS[label]), {}
+            if template not in used:
+                text = self._fill(template, kind, words)
+                if all(zlib.crc32(each.encode()) % 100 in self.share for each in sentences(text)):
+                    used.add(template)
+                    return text
 
     def _opinion(self, label: str) -> tuple[str, dict[str, str]]:
-        """A sentence that says the label, and the words of praise and blame for it."""
-        number, manner = self.draw.random(), ""
-        for manner, share in OPINIONS:
-            number -= share
-            if number < 0:
-                break
-        template = self.draw.one(getattr(grammar, manner))
-        opposite = "neg" if label == "pos" else "pos"
-        if manner == "CONTRASTS":
-            mine, theirs = self._words(label), self._words(opposite)
-            return template, {
-                "mine": mine["word"],
-                "mine_did": mine["did"],
-                "theirs": theirs["word"],
-                "theirs_did": theirs["did"],
-            }
-        return template, self._words(label if manner == "SHARED" else opposite)
+        """A sentence that means the label, and the words of praise and blame for it."""
+        draw, opposite = self.draw, "neg" if label == "pos" else "pos"
+        number = draw.random()
+        if number < SHARED:
+            return draw.one(grammar.SHARED), self._words(label)
+        if number < SHARED + DENIED:
+            return draw.one(grammar.DENIED), self._words(opposite)
+        mine, theirs = self._words(label), self._words(opposite)
+        words = {"mine": mine["word"], "mine_did": mine["did"], "theirs": theirs["word"], "theirs_did": theirs["did"]}
+        return draw.one(grammar.CONTRASTS), words
 
     def _words(self, polarity: str) -> dict[str, str]:
-        praise = polarity == "pos"
-        word, other = self.draw.two(grammar.PRAISE if praise else grammar.BLAME)
-        verbs = grammar.PRAISE_VERBS if praise else grammar.BLAME_VERBS
-        do = self.draw.one(list(verbs))
-        thing = self.draw.one(grammar.PRAISE_NOUNS if praise else grammar.BLAME_NOUNS)
-        return {"word": word, "other": other, "thing": thing, "do": do, "did": verbs[do]}
+        """Words of praise or of blame for the places of a sentence."""
+        draw, words = self.draw, grammar.WORDS[polarity]
+        word, other = draw.two(words.adjectives)
+        do = draw.one(list(words.verbs))
+        return {"word": word, "other": other, "thing": draw.one(words.nouns), "do": do, "did": words.verbs[do]}
 
     def _fill(self, template: str, kind: str, words: dict[str, str]) -> str:
-        """The template with words in its places, as sentences: the same word for the same place."""
+        """The template with words in its places, as sentences; a place that comes twice has the same word twice."""
         words = {"kind": kind, **words}
+        lists = grammar.KINDS[kind] | grammar.LISTS
 
         def word(match: re.Match[str]) -> str:
             place = match[1]
             if place not in words:
-                lists = grammar.KINDS[kind] | grammar.LISTS
                 words[place] = _PLACE.sub(word, self.draw.one(lists[place.rstrip("2")]))
             return words[place]
 

@@ -1,4 +1,4 @@
-"""Logistic regression on bags of words, or of words and pairs of neighbours: what a classifier that ignores order can do.
+"""Logistic regression on bags of words, or of words and pairs of neighbours: what can be done without order.
 
     p(class) = softmax(b + sum of W[feature] over the features of the text)
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 # Weights of the L2 penalty to choose from: too little learns the training texts by heart, too much learns nothing.
-L2 = (1e-5, 1e-4, 1e-3)
+L2 = (1e-4, 1e-3, 1e-2)
 ITERATIONS = 100
 
 
@@ -49,21 +49,21 @@ class BagOfWords(nn.Module):
         return len(self.known)
 
     def forward(self, texts: Sequence[Tensor]) -> Tensor:
-        return self.score(*self.bags(texts))
+        return self.score(*self.bags(texts), len(texts))
 
     def bags(self, texts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """The features of all texts one after the other, and where each text begins in that."""
+        """The features of all texts one after the other, and the number of the text that each is of."""
         keys, rows = _keys(texts, self.order, self.words)
         places = torch.searchsorted(self.known, keys).clamp(max=self.features - 1)
         is_known = self.known[places] == keys
         # Each feature of a text once: as (text, feature) in one number.
         pairs = (rows[is_known] * self.features + places[is_known]).unique()
-        starts = torch.searchsorted(pairs, torch.arange(len(texts)) * self.features)
-        return pairs % self.features, starts
+        return pairs % self.features, pairs // self.features
 
-    def score(self, features: Tensor, starts: Tensor) -> Tensor:
+    def score(self, features: Tensor, rows: Tensor, texts: int) -> Tensor:
         """The logits of bags, (N, C)."""
-        return functional.embedding_bag(features, self.weight, starts, mode="sum") + self.bias
+        # Faster than embedding_bag, which is made for longer vectors.
+        return self.bias.repeat(texts, 1).index_add(0, rows, self.weight.index_select(0, features))
 
 
 def fit(texts: Sequence[Tensor], labels: Tensor, classes: int, order: int = 1, l2: float = 1e-4) -> BagOfWords:
@@ -82,7 +82,7 @@ def fit(texts: Sequence[Tensor], labels: Tensor, classes: int, order: int = 1, l
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        loss = functional.cross_entropy(model.score(*bags), labels) + l2 / 2 * model.weight.square().sum()
+        loss = functional.cross_entropy(model.score(*bags, len(texts)), labels) + l2 / 2 * model.weight.square().sum()
         loss.backward()
         return loss
 

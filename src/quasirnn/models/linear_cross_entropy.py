@@ -7,7 +7,9 @@ chunk's gradient is made while its logits are still there: at most one chunk of 
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from quasirnn.ops.operators import state_type
+from quasirnn.ops.softmax import softmax_loss_
 
 # Rows x V numbers at once: 4 million are 16 MB, which stays in a large cache while the passes go over it.
 CHUNK_NUMBERS = 4_000_000
@@ -17,13 +19,13 @@ def linear_cross_entropy(h: Tensor, weight: Tensor, bias: Tensor, targets: Tenso
     """Sum over tokens of -log softmax(weight h + bias)[target], in float32 or better.
 
     Args:
-        h: (N, H). weight: (V, H). bias: (V,). targets: (N,), int64.
+        h: (N, H). weight: (V, H). bias: (V,). targets: (N,), int64; rows with -100 do not count.
 
     Differentiable once in h, weight and bias.
 
     >>> h, weight, bias = torch.randn(5, 3), torch.randn(7, 3), torch.zeros(7)
     >>> targets = torch.tensor([0, 6, 2, 2, 1])
-    >>> whole = functional.cross_entropy(h @ weight.T + bias, targets, reduction="sum")
+    >>> whole = torch.nn.functional.cross_entropy(h @ weight.T + bias, targets, reduction="sum")
     >>> torch.allclose(linear_cross_entropy(h, weight, bias, targets), whole)
     True
     """
@@ -45,10 +47,11 @@ def token_losses(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Te
 
 def _losses(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     h, weight = _in_working_type(h, weight)
+    bias = bias.to(state_type(weight.dtype))
     rows = _rows(weight)
     return torch.cat(
         [
-            functional.cross_entropy(_logits(part, weight, bias), goal, reduction="none")
+            softmax_loss_(part @ weight.T, bias, goal)[0]
             for part, goal in zip(h.split(rows), targets.split(rows), strict=True)
         ]
     )
@@ -67,42 +70,34 @@ def _in_working_type(h: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     return h.to(weight.dtype), weight
 
 
-def _logits(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Logits in float32 at least, whatever the type of the product."""
-    if h.dtype in (torch.float32, torch.float64):
-        return torch.addmm(bias, h, weight.T)
-    return (h @ weight.T).float().add_(bias.float())
-
-
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
         x, w = _in_working_type(h, weight)
-        total = torch.zeros((), dtype=torch.promote_types(weight.dtype, torch.float32), device=h.device)
+        wide = bias.to(state_type(w.dtype))
+        total = wide.new_zeros(())
         grad_h = torch.empty_like(x)
         grad_weight = torch.zeros_like(weight)
-        grad_bias = torch.zeros_like(bias)
+        grad_bias = torch.zeros_like(wide)
         rows = _rows(w)
         for part, goal, grad_part in zip(x.split(rows), targets.split(rows), grad_h.split(rows), strict=True):
-            log_p = torch.log_softmax(_logits(part, w, bias), dim=-1)
-            chosen = log_p.gather(1, goal[:, None])
-            total -= chosen.sum()
-            # d loss / d logits = softmax - one-hot, written over the log-softmax.
-            grad = log_p.exp_()
-            grad.scatter_(1, goal[:, None], chosen.expm1())
-            grad_bias += grad.sum(0)
-            grad = grad.to(w.dtype)
+            grad = part @ w.T
+            # From here on the gradient of the logits, written over them.
+            losses, columns = softmax_loss_(grad, wide, goal)
+            total += losses.sum()
+            grad_bias += columns
             torch.mm(grad, w, out=grad_part)
             if w.dtype == weight.dtype:
                 grad_weight.addmm_(grad.T, part)
             else:
                 grad_weight += grad.T @ part
         ctx.save_for_backward(grad_h, grad_weight, grad_bias)
-        ctx.input_type = h.dtype
+        ctx.types = h.dtype, bias.dtype
         return total
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         grad_h, grad_weight, grad_bias = ctx.saved_tensors
-        return (grad_h * upstream).to(ctx.input_type), grad_weight * upstream, grad_bias * upstream, None
+        h_type, bias_type = ctx.types
+        return (grad_h * upstream).to(h_type), grad_weight * upstream, (grad_bias * upstream).to(bias_type), None

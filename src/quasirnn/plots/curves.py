@@ -98,7 +98,7 @@ def learning_curves(
 
 
 def smooth(values: np.ndarray, logarithmic: bool = False) -> np.ndarray:
-    """A running mean over about a fiftieth of the values: fewer at the start, which is steep, and the last at the end."""
+    """A running mean over about a fiftieth of the values; over fewer at the start, which is steep."""
     at, reach = np.arange(len(values)), len(values) // 100
     before = np.minimum(at, reach)
     after = np.minimum(before, at[::-1])

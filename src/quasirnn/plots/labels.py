@@ -18,13 +18,14 @@ def labels(texts: Sequence[str], longest: int = 24) -> tuple[list[str], dict[str
     Args:
         longest: a text of more characters ends in an ellipsis.
     """
-    shown = [_one_line(text, longest) for text in texts]
+    shown = [shortened(text, longest) for text in texts]
     families, missing = _fonts({character for text in shown for character in text})
     table = {ord(character): UNKNOWN for character in missing}
     return [text.translate(table) for text in shown], {"font.family": families, "text.parse_math": False}
 
 
-def _one_line(text: str, longest: int) -> str:
+def shortened(text: str, longest: int) -> str:
+    """A text in one line of at most so many characters, the last an ellipsis if some are left out."""
     # Enough to cut from: a text may be a whole book.
     text = "".join(map(_visible, text[: 4 * longest + 4]))
     return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"

@@ -9,12 +9,11 @@ from torch import Tensor
 
 from quasirnn.data.errors import DataError
 from quasirnn.data.language_corpus import load as load_corpus
-from quasirnn.data.text_files import TextError
-from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.data.vocabulary import LANGUAGE_MODEL_SPECIALS, Vocabulary
 from quasirnn.models import LanguageModel, Sampler
 from quasirnn.tasks.language_model import loss_per_token, perplexity
 from quasirnn.tasks.language_model_settings import LanguageModelSettings
-from quasirnn.tasks.run_folder import Run, RunError
+from quasirnn.tasks.run_folder import REMEDY, Run, RunError
 from quasirnn.training.learner import Tick
 
 
@@ -69,7 +68,10 @@ class LanguageModelOnText:
         self.run = run
         self.training = run.read_training(LanguageModelSettings)
         self.vocabulary: Vocabulary = run.read_vocabulary()
+        _check_vocabulary(run, self.vocabulary, self.training.settings.level)
         self.model: LanguageModel = run.load_model(LanguageModel, self.vocabulary).to(device)
+        if not all(parameter.isfinite().all() for parameter in self.model.parameters()):
+            raise RunError(f"{run.weights}: holds NaN or infinite numbers. {REMEDY}")
         self.device = torch.device(device)
 
     def generate(self, prompt: str = "", length: int = 100, **how: float | int | None) -> str:
@@ -112,29 +114,23 @@ class LanguageModelOnText:
             data: folders; those of the training if not given.
 
         Raises:
-            RunError: there is no such split, or too little in it.
-            TextError: its text is at fault.
+            DataError: there is no such split, or too little in it; of kind TextError if its text is at fault.
         """
         settings = self.training.settings
         folders = list(self.training.data) if data is None else data
-        try:
-            corpus = load_corpus(
-                folders,
-                level=settings.level,
-                splits=[split],
-                train=settings.train,
-                valid=settings.valid,
-                test=settings.test,
-                vocabulary=self.vocabulary,
-                seed=settings.seed,
-            )
-        except TextError:
-            raise
-        except ValueError as error:
-            raise RunError(str(error)) from error
+        corpus = load_corpus(
+            folders,
+            level=settings.level,
+            splits=[split],
+            train=settings.train,
+            valid=settings.valid,
+            test=settings.test,
+            vocabulary=self.vocabulary,
+            seed=settings.seed,
+        )
         ((name, part),) = corpus.splits.items()
         if len(part.ids) < 2:
-            raise RunError(f"{name}: has nothing to predict; at least 2 tokens are needed.")
+            raise DataError(f"{name}: has nothing to predict; at least 2 tokens are needed.")
         loss = loss_per_token(self.model, part.ids, tick)
         return Evaluation(corpus.name, name, len(part.ids) - 1, part.unknown, loss, tuple(corpus.notes))
 
@@ -145,3 +141,10 @@ class LanguageModelOnText:
             # A character vocabulary has the newline itself, unless its text was one line.
             return self.vocabulary.encode("\n")
         return torch.tensor([end])
+
+
+def _check_vocabulary(run: Run, vocabulary: Vocabulary, level: str) -> None:
+    if vocabulary.kind != level:
+        raise RunError(f"{run.vocabulary}: is of kind {vocabulary.kind}, the training was of level {level}. {REMEDY}")
+    if missing := LANGUAGE_MODEL_SPECIALS[level].keys() - vocabulary.specials.keys():
+        raise RunError(f'{run.vocabulary}: "specials" lacks {" and ".join(sorted(missing))}. {REMEDY}')

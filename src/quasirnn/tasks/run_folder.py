@@ -151,6 +151,11 @@ class Run:
         """Which task the run is of."""
         return str(self._training()["task"])
 
+    def read_config(self) -> dict[str, Any]:
+        """The model's numbers."""
+        with _run_errors():
+            return pretrained.read_config(self.path)
+
     def read_vocabulary(self) -> Vocabulary:
         remedy = f"Without it the model knows no words. {REMEDY}"
         with _run_errors():

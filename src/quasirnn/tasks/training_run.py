@@ -13,6 +13,7 @@ from torch import nn
 
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models.pretrained import Pretrained
+from quasirnn.models.typed_values import shown
 from quasirnn.tasks import run_folder
 from quasirnn.tasks.run_folder import Run, RunError, Training
 from quasirnn.tasks.settings import Preset, TaskSettings, apply_overrides
@@ -88,8 +89,11 @@ def configure(task: Task[S], request: Request) -> tuple[Training[S], Run | None]
         run = run_folder.open_run(request.out)
         if (found := run.task()) != task.name:
             raise RunError(f"{run.path}: is a run of {found}, not of {task.name}.")
+        saved = run.read_training(task.settings)
+        if saved.preset not in task.presets:
+            raise RunError(f"{run.training}: {task.name} has no preset {shown(saved.preset)}. {run_folder.REMEDY}")
         training = run_folder.resumed(
-            run.read_training(task.settings),
+            saved,
             task=task.name,
             preset=request.preset,
             cell=request.cell,
@@ -128,7 +132,7 @@ def train(
     settings = training.settings
     prepared = task.prepare(settings, training.data)
     if run is not None:
-        _check_same_data(run, training, prepared)
+        _check_same_run(run, training, prepared)
 
     with _world(settings.precision) as world:
         if world.size > 1 and request.out is None:
@@ -136,6 +140,7 @@ def train(
         run_before, run = run, Run(path)
         # Before anything is written: batch_size may not fit the text or the number of processes.
         learner = prepared.learner(world, run)
+        plan = plan_of(settings, task.loss_scale(settings))
         training = dataclasses.replace(training, corpus=prepared.corpus)
         error = None
         if world.is_first:
@@ -153,7 +158,7 @@ def train(
         outcome = run_engine(
             learner,
             prepared.optimizer(),
-            plan_of(settings, task.loss_scale(settings)),
+            plan,
             path,
             schedule=prepared.schedule(),
             world=world,
@@ -172,17 +177,21 @@ def _world(precision: str) -> World:
 
 
 def plan_of(settings: TaskSettings, loss_scale: float) -> Plan:
-    return Plan(
-        epochs=settings.epochs,
-        max_steps=settings.max_steps,
-        max_minutes=settings.max_minutes,
-        checkpoint_every=settings.checkpoint_every,
-        patience=settings.patience,
-        clip_norm=settings.clip,
-        l2=settings.l2,
-        loss_scale=loss_scale,
-        seed=settings.seed,
-    )
+    """RunError if the settings ask for no training at all, as epochs=0 does."""
+    try:
+        return Plan(
+            epochs=settings.epochs,
+            max_steps=settings.max_steps,
+            max_minutes=settings.max_minutes,
+            checkpoint_every=settings.checkpoint_every,
+            patience=settings.patience,
+            clip_norm=settings.clip,
+            l2=settings.l2,
+            loss_scale=loss_scale,
+            seed=settings.seed,
+        )
+    except ValueError as error:
+        raise RunError(f"{error}.") from error
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -190,11 +199,17 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _check_same_data(run: Run, training: Training[Any], prepared: Prepared) -> None:
-    """A run goes on with the text it began with, or not at all."""
+def _check_same_run(run: Run, training: Training[Any], prepared: Prepared) -> None:
+    """A run goes on with the text, the vocabulary and the model it began with, or not at all."""
     before, now = training.corpus.get("sha256"), prepared.corpus.get("sha256")
     if before != now:
         raise RunError(
             f"{run.path}: the data have changed since the run was started (sha256 {str(before)[:12]}, now "
             f"{str(now)[:12]}). Put the former files back, or start a new run."
         )
+    now_config = prepared.model.config
+    # A later version may know more numbers; those that are there must be the same.
+    same_config = all(now_config.get(key) == value for key, value in run.read_config().items())
+    for file, same in ((run.vocabulary, run.read_vocabulary() == prepared.vocabulary), (run.config, same_config)):
+        if not same:
+            raise RunError(f"{file}: is not what this run began with. {run_folder.REMEDY}")
