@@ -1,6 +1,7 @@
-"""The command as a user runs it: another process, through the installed script."""
+"""The command as a user runs it: another process, through the installed script; and trained runs to use it on."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,3 +24,21 @@ def quasirnn(tmp_path):
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def tiny_runs(tmp_path_factory):
+    """A folder with the runs `word` and `character`, trained on `texts` beside them. To be left as it is."""
+    from tasks.tiny_language_model import train_tiny, write_texts
+
+    folder = tmp_path_factory.mktemp("tiny")
+    data = write_texts(folder / "texts")
+    train_tiny(folder / "word", data)
+    train_tiny(folder / "character", data, "level=character", "max_steps=10")
+    return folder
+
+
+@pytest.fixture
+def own_run(tiny_runs, tmp_path):
+    """A copy of the run of words, to do with as one likes."""
+    return Path(shutil.copytree(tiny_runs / "word", tmp_path / "run"))

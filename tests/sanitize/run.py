@@ -20,6 +20,7 @@ import torch
 from ops.cases import POOLINGS, Case, exact, inputs, public, results
 from ops.operator_arguments import arguments, backward_arguments, stack_arguments
 from quasirnn.ops import backends
+from quasirnn.ops.softmax import IGNORED
 
 # Loose: whether results are right to the last digits is the business of tests/ops.
 LOOSE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.float16: 0.1, torch.bfloat16: 0.5}
@@ -64,6 +65,14 @@ def valid(case: Case, dtype: torch.dtype) -> list[str]:
         if not (error := (found[name].double() - truth[name]).abs().max())
         <= LOOSE[dtype] * (1 + truth[name].abs().max())
     ]
+
+
+def softmax_arguments(dtype: torch.dtype, draw: random.Random) -> list[torch.Tensor]:
+    """Rows below and above a block, classes below and above a vector, some rows that do not count."""
+    N, V = draw.choice((0, 1, 63, 64, 65, draw.randint(1, 200))), draw.choice((1, 15, 16, 17, draw.randint(1, 400)))
+    targets = torch.randint(V, (N,))
+    targets[torch.rand(N) < draw.choice((0.0, 0.3, 1.0))] = IGNORED
+    return [torch.randn(N, V).to(dtype), torch.randn(V).to(torch.promote_types(dtype, torch.float32)), targets]
 
 
 def spoiled(value, draw: random.Random):
@@ -149,7 +158,10 @@ def main() -> int:
         widths = tuple(draw.choice((1, 2, 3, 6)) for _ in range(draw.randint(1, 4)))
         stack = stack_arguments(dtype, **switches, T=draw.choice((1, 2, 9, case.T)), B=case.B, widths=widths)
         torch.ops.quasirnn.stack(*stack)
-        for name, args in (arguments(case, dtype), backward_arguments(case, dtype), ("stack", stack)):
+        softmax = softmax_arguments(dtype, draw)
+        torch.ops.quasirnn.softmax_loss(*softmax)
+        calls = (arguments(case, dtype), backward_arguments(case, dtype), ("stack", stack), ("softmax_loss", softmax))
+        for name, args in calls:
             for _ in range(3):
                 tried += 1
                 rejected += invalid(name, args, draw)

@@ -1,0 +1,490 @@
+"""`quasirnn train` from the first word to the last: run folders, mistakes, resuming, signals, several processes."""
+
+import errno
+import hashlib
+import json
+import os
+import random
+import shlex
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from torch import distributed
+
+from cli.command import LAUNCHER, SCRIPT, Process, here
+from quasirnn.data.language_corpus import BUILT_IN
+from quasirnn.tasks.language_model_settings import LanguageModelSettings
+from quasirnn.training import checkpoint
+from quasirnn.training.metrics import read_metrics
+from tasks.tiny_language_model import KEYS, write_texts
+from training.tiny import hashes, newest, series
+
+TRAIN = ("train", "language-model")
+FILES = {
+    "config.json",
+    "training.json",
+    "vocabulary.json",
+    "model.safetensors",
+    "metrics.jsonl",
+    "environment.json",
+    "checkpoint",
+}
+
+
+@pytest.fixture
+def texts(tmp_path):
+    return write_texts(tmp_path / "texts")
+
+
+def keys(*more: str) -> list[str]:
+    """KEYS with some of them changed."""
+    return list({key.partition("=")[0]: key for key in (*KEYS, *more)}.values())
+
+
+def everything(folder: Path) -> dict[str, tuple[int, str]]:
+    """All files below a folder, by time and content."""
+    return {
+        str(file): (file.stat().st_mtime_ns, hashlib.sha256(file.read_bytes()).hexdigest())
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
+
+
+def read(run: Path, name: str) -> dict:
+    return json.loads((run / name).read_text())
+
+
+@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
+@pytest.mark.parametrize("level", ["word", "character"])
+def test_a_run_folder_is_complete(texts, tmp_path, level, cell):
+    run = tmp_path / "run"
+    result = here(*TRAIN, "--data", texts, "--out", run, "--cell", cell, *keys(f"level={level}", "max_steps=20"))
+    assert (result.code, result.stdout) == (0, "")
+    assert {file.name for file in run.iterdir()} >= FILES
+
+    training = read(run, "training.json")
+    assert (training["task"], training["preset"], training["data"]) == ("language-model", "fast", [str(texts)])
+    assert set(training["settings"]) == set(LanguageModelSettings.__dataclass_fields__)
+    assert (training["settings"]["level"], training["settings"]["cell"]) == (level, cell)
+    assert training["command"].startswith("quasirnn train language-model --data ")
+    assert training["corpus"]["splits"]["train"]["lines"] == 60
+    assert read(run, "config.json")["cell"] == cell
+    assert read(run, "vocabulary.json")["kind"] == level
+    assert read(run, "environment.json")["threads"] == 1
+
+    records = read_metrics(run / "metrics.jsonl")
+    events = [record["event"] for record in records]
+    assert (events[0], events[-2:]) == ("start", ["valid", "stop"])
+    last = records[-2]
+    assert last["better"] is True
+    assert {"loss", "perplexity", "bits"} <= last.keys()
+
+    parameters = 1 if cell == "qrnn" else 2
+    assert f"{cell.upper()}, 2 layers of 8, " in result.stderr
+    assert " parameters; texts: train " in result.stderr
+    assert f"validation loss {last['loss']:.5g}, perplexity {last['perplexity']:.5g}" in result.stderr
+    assert parameters
+
+
+def test_what_is_printed_for_typing_next_works_as_printed(texts, tmp_path):
+    run = tmp_path / "a run"
+    result = here(*TRAIN, "--data", texts, "--out", run, *keys())
+    _, _, following = result.stderr.partition("Next:\n")
+    commands = [shlex.split(line) for line in following.splitlines()]
+    assert [command[1] for command in commands] == ["evaluate", "generate"]
+    for program, *arguments in commands:
+        assert Path(program).resolve() == Path(SCRIPT).resolve()
+        assert here(*arguments).code == 0
+
+
+def test_without_data_the_built_in_corpus_and_the_demo_preset(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = here(*TRAIN, "hidden_size=8", "batch_size=8", "max_steps=2")
+    assert result.code == 0, result.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.startswith("language-model-2")
+    training = read(run, "training.json")
+    assert (training["preset"], training["data"], training["settings"]["level"]) == ("demo", [], "character")
+    assert (training["corpus"]["name"], len(training["corpus"]["sha256"])) == (BUILT_IN, 64)
+
+
+def test_the_same_command_gives_the_same_run(texts, tmp_path):
+    for name in ("one", "two"):
+        assert here(*TRAIN, "--data", texts, "--out", tmp_path / name, *keys()).code == 0
+    assert hashes(tmp_path / "one") == hashes(tmp_path / "two")
+    assert series(tmp_path / "one") == series(tmp_path / "two")
+    assert here(*TRAIN, "--data", texts, "--out", tmp_path / "other", *keys("seed=2")).code == 0
+    assert hashes(tmp_path / "other") != hashes(tmp_path / "one")
+
+
+def test_training_teaches(texts, tmp_path):
+    result = here(*TRAIN, "--data", texts, "--out", tmp_path / "run", *keys("epochs=4", "dropout=0"))
+    assert result.code == 0
+    figures = [r["perplexity"] for r in read_metrics(tmp_path / "run" / "metrics.jsonl") if r["event"] == "valid"]
+    assert len(figures) == 4
+    assert figures[-1] < figures[0] < 13
+
+
+def test_a_terminal_sees_a_bar_and_all_lines(texts, tmp_path, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    result = here(*TRAIN, "--data", texts, "--out", tmp_path / "[run]", *keys())
+    assert result.code == 0
+    for words in ("epoch 1/1, step ", " tokens/s", " left", "validation loss", f"Run: {tmp_path}/[run]"):
+        assert words in result.stderr
+    assert "\x1b[" in result.stderr
+
+
+def test_show_prints_every_key_as_it_could_be_given_and_makes_nothing(texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = everything(tmp_path)
+    shown = here(*TRAIN, "--preset", "paper", "--show", "hidden_size=320", "max_minutes=5")
+    assert (shown.code, shown.stderr) == (0, "")
+    assert shown.stdout.startswith("language-model, preset paper, changed where marked *\n")
+    lines = {line[2:].split("=")[0]: line for line in shown.stdout.splitlines() if "=" in line.split("#")[0]}
+    assert set(lines) == set(LanguageModelSettings.__dataclass_fields__) - {"cell"}
+    assert lines["hidden_size"].startswith("* hidden_size=320 ")
+    assert lines["hidden_size"].endswith("# paper: 640; units of each layer")
+    assert lines["clip"].startswith("  clip=10.0 ")
+    assert "# paper 3.2" in lines["clip"]
+    assert "  --cell qrnn " in shown.stdout
+    # What is shown can be given back, and is then the preset with the same changes.
+    given = [line[2:].split(" ")[0] for line in lines.values()]
+    assert here(*TRAIN, "--preset", "paper", "--show", *given).stdout == shown.stdout
+    assert everything(tmp_path) == before
+
+
+def test_show_of_the_lstm_has_nothing_of_the_qrnn(texts):
+    shown = here(*TRAIN, "--data", texts, "--show", "--cell", "lstm").stdout
+    assert "preset fast" in shown
+    assert "--cell lstm" in shown
+    assert "zoneout" not in shown
+
+
+def test_all_mistakes_are_told_at_once_each_with_the_nearest_key(texts, tmp_path):
+    mistake = here(
+        *TRAIN, "--data", texts, "--out", tmp_path / "run", "hiden_size=3", "dropout=2", "levle=word", "x", "epochs=a"
+    ).mistake
+    assert mistake.startswith("5 mistakes: ")
+    for part in (
+        "hiden_size: no such key; did you mean hidden_size?",
+        "levle: no such key; did you mean level?",
+        "dropout: must be below 1, got 2.0",
+        "'x': must be KEY=VALUE",
+        "epochs: must be an integer, got 'a'",
+    ):
+        assert part in mistake
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "langage-model"], "langage-model: no such task; there is "),
+        ([*TRAIN, "--preset", "papier"], "--preset papier: language-model has demo, paper, fast."),
+        ([*TRAIN, "--cell", "lsmt"], "--cell: must be one of qrnn, lstm, got 'lsmt'; did you mean lstm?"),
+        ([*TRAIN, "--cell", "lstm", "zoneout=.1"], "zoneout: lstm has none; it belongs to qrnn"),
+        ([*TRAIN, "--cell", "lstm", "kernel_size=2"], "kernel_size: lstm has none"),
+        ([*TRAIN, "cell=lstm"], "cell: not a KEY; give --cell lstm"),
+        ([*TRAIN, "tied=true", "embedding_size=5"], "embedding_size: with tied=true it is hidden_size=192, got 5"),
+        ([*TRAIN, "precision=float16"], "precision=float16 needs a GPU"),
+        ([*TRAIN, "epochs=0"], "epochs must be at least 1, got 0"),
+        ([*TRAIN, "max_steps=0"], "max_steps must be at least 1, got 0"),
+        ([*TRAIN, "max_minutes=0"], "max_minutes must be "),
+        ([*TRAIN, "--resume"], "--resume needs the run to continue: --out RUN --resume."),
+    ],
+)
+def test_wrong_requests_are_one_line_and_nothing_is_made(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    if "precision=float16" in arguments and __import__("torch").accelerator.is_available():
+        pytest.skip("there is a GPU")
+    assert message in here(*arguments).mistake
+    assert os.listdir(tmp_path) == []
+
+
+BAD_DATA = {
+    "nowhere": (None, "No such file or directory: 'data'"),
+    "no text": ({}, "data has no train.txt or other known layout; it holds no .txt file; expected train.txt"),
+    "which": ({"a.txt": b"a\n", "b.txt": b"b\n"}, "it holds a.txt, b.txt; say which is which: train=STEM"),
+    "archive": ({"texts.zip": b"PK"}, "it holds texts.zip, to be unpacked first"),
+    "empty": ({"train.txt": b""}, "data/train.txt:1: the file is empty; a corpus needs text. Was it copied whole?"),
+    "NUL": ({"train.txt": b"one\ntwo\0\n"}, "data/train.txt:2: byte 4 of the line is NUL."),
+    "bad UTF-8": ({"train.txt": b"one\n\xff\n"}, "data/train.txt:2: byte 1 of the line (0xff) is not UTF-8."),
+    "UTF-16": ({"train.txt": "one\n".encode("utf-16")}, "data/train.txt:1: byte 1 of the line is the start of UTF-16"),
+    "short": ({"train.txt": b"a b c\n"}, "data/train.txt: a text of 6 characters is too short to hold parts out of it"),
+    "few": (
+        {"train.txt": b"a b c\n", "valid.txt": b"a b\n", "test.txt": b"a b\n"},
+        "a sequence of 4 cannot be cut into 4 streams; at least 5 are needed. A smaller batch_size?",
+    ),
+    "blank validation": (
+        {"train.txt": b"a b c\n" * 9, "valid.txt": b"\n", "test.txt": b"a b\n"},
+        "the validation text has nothing to predict; at least 2 tokens are needed.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "message"), BAD_DATA.values(), ids=BAD_DATA)
+def test_guarantee_text_as_it_comes_training_on_bad_data_makes_nothing(tmp_path, monkeypatch, files, message):
+    monkeypatch.chdir(tmp_path)
+    if files is not None:
+        Path("data").mkdir()
+    for name, content in (files or {}).items():
+        (Path("data") / name).write_bytes(content)
+    before = everything(tmp_path)
+    assert message in here(*TRAIN, "--data", "data", "--out", "run", *keys()).mistake
+    assert everything(tmp_path) == before
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"], ids=["", "BOM"])
+@pytest.mark.parametrize("last", [True, False], ids=["", "no final newline"])
+def test_guarantee_text_as_it_comes_training_counts_lines_rightly(tmp_path, end, start, last):
+    """U+0085, U+2028 and a lone CR are no line ends."""
+    lines = ["the cat\u0085sat", "on\u2028a mat", "a\rdog"] * 20
+    for name in ("train", "valid", "test"):
+        content = end.join(line.encode() for line in lines) + (end if last else b"")
+        (tmp_path / f"{name}.txt").write_bytes(start + content)
+    assert here(*TRAIN, "--data", tmp_path, "--out", tmp_path / "run", *keys("max_steps=1")).code == 0
+    corpus = read(tmp_path / "run", "training.json")["corpus"]
+    assert {split["lines"] for split in corpus["splits"].values()} == {60}
+    # White space separates words, whichever it is: 3 + 3 + 2 words and 3 line ends.
+    assert corpus["splits"]["train"]["tokens"] == 20 * 11
+
+
+def test_an_existing_run_is_not_touched(own_run, texts):
+    before = everything(own_run)
+    mistake = here(*TRAIN, "--data", texts, "--out", own_run, *keys()).mistake
+    assert mistake == f"{own_run}: is there already. Continue it with --resume, or give another --out."
+    assert everything(own_run) == before
+
+
+def test_resume_goes_on_where_more_is_asked_for(own_run):
+    nothing = here(*TRAIN, "--out", own_run, "--resume")
+    assert nothing.code == 0
+    assert "Nothing left to do: the run stands at step 14. To go on, give it more, as in epochs=2." in nothing.stderr
+
+    more = here(*TRAIN, "--out", own_run, "--resume", "epochs=2", "checkpoint_every=3")
+    assert more.code == 0
+    assert "Resumed at step 14." in more.stderr
+    assert "Finished after 28 steps" in more.stderr
+    assert read(own_run, "training.json")["settings"]["epochs"] == 2
+    events = [(record["event"], record["step"]) for record in read_metrics(own_run / "metrics.jsonl")]
+    assert [event for event in events if event[0] in ("start", "resume", "valid")] == [
+        ("start", 0),
+        ("valid", 14),
+        ("resume", 14),
+        ("valid", 28),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "step", "hint"),
+    [("max_steps=5", 5, "max_steps=10"), ("max_minutes=1e-9", 1, "max_minutes=2e-09"), ("epochs=1", 14, "epochs=2")],
+)
+def test_what_ended_a_run_is_what_lets_it_go_on(texts, tmp_path, limit, step, hint):
+    run = tmp_path / "run"
+    first = here(*TRAIN, "--data", texts, "--out", run, *keys(limit))
+    assert ("Out of time" if "minutes" in limit else "Finished") + f" after {step} step" in first.stderr
+    nothing = here(*TRAIN, "--out", run, "--resume")
+    assert f"the run stands at step {step}. To go on, give it more, as in {hint}." in nothing.stderr
+    if "minutes" not in limit:
+        assert here(*TRAIN, "--out", run, "--resume", hint).stderr.count("Nothing left to do") == 0
+
+
+def test_early_stopping_ends_a_run_for_good(texts, tmp_path):
+    run = tmp_path / "run"
+    first = here(*TRAIN, "--data", texts, "--out", run, *keys("epochs=9", "patience=1", "learning_rate=1"))
+    assert "Stopped early after " in first.stderr
+    again = here(*TRAIN, "--out", run, "--resume", "epochs=99")
+    assert "It stopped early: no better validation for 1 epochs." in again.stderr
+
+
+def test_resuming_where_nothing_is_yet_starts(texts, tmp_path):
+    result = here(*TRAIN, "--data", texts, "--out", tmp_path / "run", "--resume", *keys("max_steps=2"))
+    assert (result.code, read_metrics(tmp_path / "run" / "metrics.jsonl")[0]["event"]) == (0, "start")
+
+
+def test_resume_refuses_what_contradicts_the_run(own_run, texts):
+    before = everything(own_run)
+    mistake = here(
+        *TRAIN,
+        *("--out", own_run, "--resume", "--data", texts, "--cell", "lstm", "--preset", "paper"),
+        *("hidden_size=9", "epochs=3", "sede=2"),
+    ).mistake
+    for part in (
+        "--preset: the run was started with fast, not paper",
+        "--cell: the run was started with qrnn, not lstm",
+        "--data: the run was started with ",
+        "hidden_size: the run was started with 8, not 9",
+        "sede: no such key; did you mean seed?",
+    ):
+        assert part in mistake
+    assert everything(own_run) == before
+
+
+def test_resume_refuses_other_data(tiny_runs, tmp_path):
+    shutil.copytree(tiny_runs, tmp_path, dirs_exist_ok=True)
+    run = tmp_path / "word"
+    training = read(run, "training.json")
+    (run / "training.json").write_text(json.dumps(training | {"data": [str(tmp_path / "texts")]}))
+    with open(tmp_path / "texts" / "train.txt", "a") as file:
+        file.write("one more line\n")
+    before = everything(run)
+    mistake = here(*TRAIN, "--out", run, "--resume", "epochs=2").mistake
+    assert f"{run}: the data have changed since the run was started (sha256 " in mistake
+    assert everything(run) == before
+
+
+def test_guarantee_bad_numbers_stop_and_say_at_which_step(texts, tmp_path):
+    result = here(
+        *TRAIN, "--data", texts, "--out", tmp_path / "run", *keys("learning_rate=1e30", "clip=none", "weight_decay=0")
+    )
+    assert result.code == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("quasirnn: step ")
+    assert "the weights were not updated" in last
+
+
+def test_guarantee_failing_loudly_names_the_path_and_keeps_the_checkpoint_before(texts, tmp_path, monkeypatch):
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert here(*TRAIN, "--data", texts, "--out", whole, *keys()).code == 0
+    write = checkpoint.write_synced
+
+    def full(path, data):
+        if "step-000000010" in str(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_synced", full)
+        result = here(*TRAIN, "--data", texts, "--out", run, *keys())
+    assert result.code == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"quasirnn: cannot write {run}/checkpoint/step-000000010")
+    assert "No space left on device" in last
+    assert newest(run).name == "step-000000005"
+    assert here(*TRAIN, "--out", run, "--resume").code == 0
+    assert hashes(run) == hashes(whole)
+
+
+# What follows runs the command as a process. Steps take milliseconds, so there must be many of them.
+LONG = ("epochs=30", "checkpoint_every=7", "max_steps=400")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uninterrupted run of many steps."""
+    folder = tmp_path_factory.mktemp("whole")
+    data = write_texts(folder / "texts")
+    assert here(*TRAIN, "--data", data, "--out", folder / "run", *keys(*LONG)).code == 0
+    return folder / "run"
+
+
+def steps_saved(run: Path) -> int:
+    """The step of the newest checkpoint, 0 if there is none."""
+    names = [path.name for path in (run / "checkpoint").glob("step-*")] if (run / "checkpoint").is_dir() else []
+    return max((int(name[5:14]) for name in names), default=0)
+
+
+def resumes(run: Path) -> list[int]:
+    """Where each resume began; at most the steps between two checkpoints before what had been reached."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines() if line.endswith("}")]
+    begun = []
+    for number, record in enumerate(records):
+        if record["event"] == "resume":
+            reached = max(before["step"] for before in records[:number])
+            assert record["step"] > 0
+            assert reached - record["step"] <= 7
+            begun.append(record["step"])
+    return begun
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.full)])
+def test_guarantee_exact_resume_of_a_killed_training(whole, tmp_path, kills):
+    """SIGKILL at random moments, between two checkpoints or in the middle of one."""
+    run, moment = tmp_path / "run", random.Random()  # not seeded: over time, all moments are tried
+    arguments = [*TRAIN, "--data", whole.parent / "texts", "--out", run, "--resume", *keys(*LONG)]
+    targets = sorted(moment.sample(range(10, 300), kills))
+    for target in targets:
+        process = Process(tmp_path / "output.txt", *arguments)
+        process.wait_for(lambda target=target, before=steps_saved(run): steps_saved(run) >= max(target, before + 1))
+        with pytest.raises(Exception, match="timed out"):
+            process.popen.wait(moment.uniform(0, 0.05))
+        process.popen.kill()
+        assert process.wait() == -signal.SIGKILL, process.output
+    assert here(*TRAIN, "--out", run, "--resume").code == 0
+    assert hashes(run) == hashes(whole), f"killed at {targets}"
+    assert series(run) == series(whole)
+    assert len(resumes(run)) == kills
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
+def test_guarantee_stops_cleanly_with_a_line_to_go_on_with(whole, tmp_path, number):
+    run = tmp_path / "run"
+    process = Process(tmp_path / "output.txt", *TRAIN, "--data", whole.parent / "texts", "--out", run, *keys(*LONG))
+    process.wait_for(lambda: steps_saved(run) >= 7)
+    process.popen.send_signal(number)
+    assert process.wait() == 0, process.output
+    step = steps_saved(run)
+    assert 7 <= step < 400
+    told, command = (
+        process.output.splitlines()[-2:] if "Best" not in process.output else process.output.splitlines()[-3:-1]
+    )
+    assert told == f"Stopped and saved at step {step:,}. Go on with:"
+    program, *arguments = shlex.split(command)
+    assert Path(program).resolve() == Path(SCRIPT).resolve()
+    assert here(*arguments).code == 0
+    assert resumes(run) == [step]
+    assert hashes(run) == hashes(whole)
+    assert series(run) == series(whole)
+
+
+needs_gloo = pytest.mark.skipif(not distributed.is_gloo_available(), reason="this torch has no gloo")
+
+
+@pytest.mark.slow
+@needs_gloo
+def test_two_processes_train_one_run_and_learn_what_one_process_learns(texts, tmp_path):
+    """The same global batch, without dropout and zoneout: the same figures to rounding."""
+    same = keys("dropout=0", "output_dropout=0", "zoneout=0", "epochs=2")
+    two, one = tmp_path / "two", tmp_path / "one"
+    process = Process(tmp_path / "output.txt", *TRAIN, "--data", texts, "--out", two, *same, launcher=LAUNCHER)
+    assert here(*TRAIN, "--data", texts, "--out", one, *same).code == 0
+    assert process.wait() == 0, process.output
+    assert {file.name for file in two.iterdir()} >= FILES
+    assert read_metrics(two / "metrics.jsonl")[0]["processes"] == 2
+    figures = [[r["perplexity"] for r in series(run) if r["event"] == "valid"] for run in (two, one)]
+    assert len(figures[0]) == 2
+    assert figures[0] == pytest.approx(figures[1], rel=1e-5)
+    # Told once, and by the name that works from here.
+    assert process.output.count(f"Run: {two}") == 1
+    assert process.output.count(f"{sys.executable} -m quasirnn evaluate {two}") == 1
+    # One process cannot go on with what two have saved.
+    assert "was written by 2 process(es), this run has 1" in here(*TRAIN, "--out", two, "--resume", "epochs=3").stderr
+
+
+@pytest.mark.slow
+@pytest.mark.full
+@needs_gloo
+def test_guarantee_exact_resume_of_two_processes_after_sigterm(whole, tmp_path):
+    uninterrupted, run = tmp_path / "uninterrupted", tmp_path / "run"
+    data = ["--data", whole.parent / "texts"]
+    process = Process(tmp_path / "1.txt", *TRAIN, *data, "--out", uninterrupted, *keys(*LONG), launcher=LAUNCHER)
+    assert process.wait() == 0, process.output
+    process = Process(tmp_path / "2.txt", *TRAIN, *data, "--out", run, *keys(*LONG), launcher=LAUNCHER)
+    process.wait_for(lambda: steps_saved(run) >= 14)
+    process.popen.send_signal(signal.SIGTERM)
+    # The launcher passes the signal on and waits; its own exit code tells of the signal.
+    process.wait()
+    assert "Stopped and saved at step " in process.output
+    step = steps_saved(run)
+    process = Process(tmp_path / "3.txt", *TRAIN, "--out", run, "--resume", launcher=LAUNCHER)
+    assert process.wait() == 0, process.output
+    assert resumes(run) == [step]
+    assert hashes(run) == hashes(uninterrupted)
+    assert series(run) == series(uninterrupted)
