@@ -17,8 +17,8 @@ CSRC    := $(wildcard src/quasirnn/ops/csrc/*.cpp src/quasirnn/ops/csrc/*.h)
 SANITIZED := build/sanitize/quasirnn/_kernels.abi3.so
 # Errors only: what pip downloads is in constraints.txt.
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
-# One thread per test worker, or the workers fight over the cores.
-PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+# One thread per test worker, or the workers fight over the cores. Tests of one group share what is costly to set up.
+PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-full check bench reproduce-language-model sanitize format clean FORCE

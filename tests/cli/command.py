@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from quasirnn.cli.main import main
+from tasks.tiny_language_model import in_a_hurry
 
 SCRIPT = str(Path(sys.executable).with_name("quasirnn"))
 LAUNCHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "quasirnn"]
@@ -42,6 +43,7 @@ def here(*arguments: object, stdin: bytes = b"") -> Result:
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
         contextlib.redirect_stdout(stdout),
         contextlib.redirect_stderr(stderr),
+        in_a_hurry(),
     ):
         try:
             main()

@@ -9,9 +9,11 @@ import shlex
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
 from torch import distributed
 
 from cli.command import LAUNCHER, SCRIPT, Process, here
@@ -82,11 +84,9 @@ def test_a_run_folder_is_complete(texts, tmp_path, level, cell):
     assert last["better"] is True
     assert {"loss", "perplexity", "bits"} <= last.keys()
 
-    parameters = 1 if cell == "qrnn" else 2
     assert f"{cell.upper()}, 2 layers of 8, " in result.stderr
     assert " parameters; texts: train " in result.stderr
     assert f"validation loss {last['loss']:.5g}, perplexity {last['perplexity']:.5g}" in result.stderr
-    assert parameters
 
 
 def test_what_is_printed_for_typing_next_works_as_printed(texts, tmp_path):
@@ -198,7 +198,7 @@ def test_all_mistakes_are_told_at_once_each_with_the_nearest_key(texts, tmp_path
 )
 def test_wrong_requests_are_one_line_and_nothing_is_made(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    if "precision=float16" in arguments and __import__("torch").accelerator.is_available():
+    if "precision=float16" in arguments and torch.accelerator.is_available():
         pytest.skip("there is a GPU")
     assert message in here(*arguments).mistake
     assert os.listdir(tmp_path) == []
@@ -410,10 +410,10 @@ def test_guarantee_exact_resume_of_a_killed_training(whole, tmp_path, kills):
     arguments = [*TRAIN, "--data", whole.parent / "texts", "--out", run, "--resume", *keys(*LONG)]
     targets = sorted(moment.sample(range(10, 300), kills))
     for target in targets:
+        enough = max(target, steps_saved(run) + 1)
         process = Process(tmp_path / "output.txt", *arguments)
-        process.wait_for(lambda target=target, before=steps_saved(run): steps_saved(run) >= max(target, before + 1))
-        with pytest.raises(Exception, match="timed out"):
-            process.popen.wait(moment.uniform(0, 0.05))
+        process.wait_for(lambda enough=enough: steps_saved(run) >= enough)
+        time.sleep(moment.uniform(0, 0.05))
         process.popen.kill()
         assert process.wait() == -signal.SIGKILL, process.output
     assert here(*TRAIN, "--out", run, "--resume").code == 0
@@ -432,9 +432,8 @@ def test_guarantee_stops_cleanly_with_a_line_to_go_on_with(whole, tmp_path, numb
     assert process.wait() == 0, process.output
     step = steps_saved(run)
     assert 7 <= step < 400
-    told, command = (
-        process.output.splitlines()[-2:] if "Best" not in process.output else process.output.splitlines()[-3:-1]
-    )
+    lines = process.output.splitlines()
+    told, command = lines[lines.index(next(line for line in lines if line.startswith("Stopped"))) :][:2]
     assert told == f"Stopped and saved at step {step:,}. Go on with:"
     program, *arguments = shlex.split(command)
     assert Path(program).resolve() == Path(SCRIPT).resolve()

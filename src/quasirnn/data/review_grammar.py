@@ -17,24 +17,36 @@ class Words:
     verbs: dict[str, str]  # as after "did not", and alone
 
 
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+def _phrases(text: str) -> list[str]:
+    return [phrase.strip() for phrase in text.split("|")]
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().split("\n")]
+
+
 WORDS = {
     "pos": Words(
-        adjectives="""
+        adjectives=_words("""
             absorbing admirable beautiful bold brilliant charming clever compelling convincing delightful elegant
             excellent exciting fascinating fresh graceful gripping imaginative inspired lively memorable moving original
             perfect polished powerful remarkable rewarding sharp splendid striking subtle superb terrific thoughtful
             touching vivid witty wonderful
-        """.split(),
-        nouns="delight gem joy marvel masterpiece pleasure success treat treasure triumph".split(),
+        """),
+        nouns=_words("delight gem joy marvel masterpiece pleasure success treat treasure triumph"),
         verbs={"admire": "admired", "adore": "adored", "enjoy": "enjoyed", "like": "liked", "love": "loved"},
     ),
     "neg": Words(
-        adjectives="""
+        adjectives=_words("""
             awful bland boring careless clumsy confusing contrived crude dismal dreadful dreary dull empty feeble flat
             forced forgettable hollow horrible irritating lame lazy lifeless messy muddled painful pointless poor
             predictable shallow silly sloppy stale tasteless tedious terrible tiresome weak wooden
-        """.split(),
-        nouns="blunder bore chore disappointment disaster failure mess nuisance ordeal shambles".split(),
+        """),
+        nouns=_words("blunder bore chore disappointment disaster failure mess nuisance ordeal shambles"),
         verbs={
             "detest": "detested",
             "dislike": "disliked",
@@ -53,8 +65,10 @@ KINDS = {
         "saw": ["saw", "watched"],
         "seen": ["seen", "watched"],
         "maker": ["director", "producer", "screenwriter"],
-        "piece": "story ending opening soundtrack script plot finale romance climax chase villain".split(),
-        "part": "{piece}|{piece}|acting|dialogue|music|editing|humour|casting|photography|pacing".split("|"),
+        "piece": _words("story ending opening soundtrack script plot finale romance climax chase villain"),
+        "part": _phrases(
+            "{piece} | {piece} | acting | dialogue | music | editing | humour | casting | photography | pacing"
+        ),
     },
     "novel": {
         "see": ["read"],
@@ -62,8 +76,8 @@ KINDS = {
         "saw": ["read"],
         "seen": ["read", "found"],
         "maker": ["author", "editor", "translator"],
-        "piece": "story plot ending opening style mystery hero heroine narrator epilogue preface romance".split(),
-        "part": "{piece}|{piece}|{piece}|prose|dialogue|humour|translation|suspense".split("|"),
+        "piece": _words("story plot ending opening style mystery hero heroine narrator epilogue preface romance"),
+        "part": _phrases("{piece} | {piece} | {piece} | prose | dialogue | humour | translation | suspense"),
     },
     "play": {
         "see": ["see"],
@@ -71,8 +85,10 @@ KINDS = {
         "saw": ["saw"],
         "seen": ["seen"],
         "maker": ["director", "playwright", "designer"],
-        "piece": "story plot script finale monologue ending opening prologue set duel".split(),
-        "part": "{piece}|{piece}|acting|staging|scenery|lighting|dialogue|humour|music|casting".split("|"),
+        "piece": _words("story plot script finale monologue ending opening prologue set duel"),
+        "part": _phrases(
+            "{piece} | {piece} | acting | staging | scenery | lighting | dialogue | humour | music | casting"
+        ),
     },
     "series": {
         "see": ["watch", "see"],
@@ -80,52 +96,48 @@ KINDS = {
         "saw": ["watched", "saw"],
         "seen": ["watched", "seen"],
         "maker": ["producer", "writer", "creator"],
-        "piece": "story plot pilot finale mystery romance script ending opening sequel".split(),
-        "part": "{piece}|{piece}|acting|casting|writing|humour|dialogue|music|suspense|narration".split("|"),
+        "piece": _words("story plot pilot finale mystery romance script ending opening sequel"),
+        "part": _phrases(
+            "{piece} | {piece} | acting | casting | writing | humour | dialogue | music | suspense | narration"
+        ),
     },
 }
 
 # Lists that sentences draw on, whatever is reviewed. They may have places of their own.
 LISTS = {
-    "people": [
-        *"my brother|my sister|my mother|my father|my neighbour|my cousin|my boss|my uncle|my aunt|my teacher".split(
-            "|"
-        ),
-        *"my daughter|my dentist|a friend of mine|the critics|most reviewers|the newspapers|my whole family".split("|"),
-        *"the woman at the counter|the couple behind me|everyone at work|half of my class".split("|"),
-    ],
-    "company": [
-        *"my brother|my sister|two friends|my parents|my neighbour|my grandmother|an old friend|my cousin".split("|"),
-        *"my colleagues|the children|a large crowd|the whole family|my flatmate|a bag of crisps".split("|"),
-    ],
-    "day": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split(),
-    "weather": "rainy sunny cold windy foggy snowy warm grey stormy quiet".split(),
-    "season": "spring summer autumn winter year month".split(),
-    "town": "London Dublin Vienna Lisbon Toronto Sydney Boston Glasgow Madrid Oslo Prague Naples".split(),
-    "person": """baker sailor widow teacher detective farmer soldier painter nurse gardener pianist lawyer
-        fisherman clockmaker""".split(),
-    "deed": [
-        *"finds a letter|loses a ring|buys a lighthouse|inherits a hotel|follows a stranger|hides a secret".split("|"),
-        *"searches for a lost dog|opens a bakery|steals a painting|returns from the war|wins a boat".split("|"),
-        *"meets a ghost|builds a bridge|forgets a promise|runs away from home|crosses a desert".split("|"),
-    ],
-    "place": [
-        *"in a small village|on a remote island|in {town}|in the mountains|on a train|near the border".split("|"),
-        *"by the sea|in a big city|at the edge of a forest|on a farm|in an empty house".split("|"),
-    ],
-    "very": ["very", "rather", "quite", "really", "truly", "thoroughly", "deeply", "pretty", "downright"],
-    "hedge": [
-        *"to be honest|if you ask me|in my opinion|I must say|frankly|for what it is worth|on reflection".split("|"),
-        *"as far as I can tell|all in all|to my mind|I dare say|as it happens".split("|"),
-    ],
-    "while": ["hour", "half hour", "ten minutes", "few minutes", "part", "quarter"],
-    "title": ["emperor", "queen", "pope", "king", "mayor", "president"],
+    "people": _phrases("""
+        my brother | my sister | my mother | my father | my neighbour | my cousin | my boss | my uncle | my aunt |
+        my teacher | my daughter | my dentist | a friend of mine | the critics | most reviewers | the newspapers |
+        my whole family | the woman at the counter | the couple behind me | everyone at work | half of my class
+    """),
+    "company": _phrases("""
+        my brother | my sister | two friends | my parents | my neighbour | my grandmother | an old friend | my cousin |
+        my colleagues | the children | a large crowd | the whole family | my flatmate | a bag of crisps
+    """),
+    "day": _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday"),
+    "weather": _words("rainy sunny cold windy foggy snowy warm grey stormy quiet"),
+    "season": _words("spring summer autumn winter year month"),
+    "town": _words("London Dublin Vienna Lisbon Toronto Sydney Boston Glasgow Madrid Oslo Prague Naples"),
+    "person": _words("""
+        baker sailor widow teacher detective farmer soldier painter nurse gardener pianist lawyer fisherman clockmaker
+    """),
+    "deed": _phrases("""
+        finds a letter | loses a ring | buys a lighthouse | inherits a hotel | follows a stranger | hides a secret |
+        searches for a lost dog | opens a bakery | steals a painting | returns from the war | wins a boat |
+        meets a ghost | builds a bridge | forgets a promise | runs away from home | crosses a desert
+    """),
+    "place": _phrases("""
+        in a small village | on a remote island | in {town} | in the mountains | on a train | near the border |
+        by the sea | in a big city | at the edge of a forest | on a farm | in an empty house
+    """),
+    "very": _words("very rather quite really truly thoroughly deeply pretty downright"),
+    "hedge": _phrases("""
+        to be honest | if you ask me | in my opinion | I must say | frankly | for what it is worth | on reflection |
+        as far as I can tell | all in all | to my mind | I dare say | as it happens
+    """),
+    "while": _phrases("hour | half hour | ten minutes | few minutes | part | quarter"),
+    "title": _words("emperor queen pope king mayor president"),
 }
-
-
-def _lines(text: str) -> tuple[str, ...]:
-    return tuple(line.strip() for line in text.strip().split("\n"))
-
 
 # {word}, {other}: adjectives, {thing}: a noun, {do}, {did}: verbs, all of praise or all of blame; here the reviewer
 # shares them. " / " is the end of a sentence inside of an opinion.

@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from quasirnn.data import review_grammar as grammar
 
@@ -45,7 +46,7 @@ def load(seed: int = 1, sizes: dict[str, int] | None = None) -> dict[str, list[R
     ([2, 2], ['neg', 'pos'])
     """
     sizes = SIZES if sizes is None else sizes
-    return {part: [review for review, _ in zip(reviews(part, seed), range(size))] for part, size in sizes.items()}
+    return {part: list(islice(reviews(part, seed), size)) for part, size in sizes.items()}
 
 
 def reviews(part: str, seed: int = 1) -> Iterator[Review]:

@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from quasirnn.plots.figure import require, sheet
 from quasirnn.plots.labels import labels, shortened
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 LONGEST_TOKEN = 16
-# In inches: a cell as large as its character, until the picture would get too large.
-CELL, LARGEST = 0.13, 24.0
+# In inches: roomy cells for a few tokens; else a cell as large as its character, until the picture gets too large.
+ROOMY, CELL, LARGEST = 0.2, 0.13, 24.0
+FEW = 24
 FONT = 7.0
 INK = "#444444"
 
@@ -36,9 +41,10 @@ def attention_weights(
     tokens = ["␣" if token == " " else shortened(token, LONGEST_TOKEN) for token in (*source, *target)]
     (*tokens, title), style = labels([*tokens, title], 90)
     across, down = tokens[:S], tokens[S:]
-    cell = min(CELL, LARGEST / max(T, S))
+    cell = ROOMY if max(T, S) <= FEW else min(CELL, LARGEST / max(T, S))
     every = max(1, round(CELL / cell))
-    with sheet(path, (S * cell, T * cell), style=style) as drawing:
+    width, height = S * cell, T * cell
+    with sheet(path, (width, height), style=style) as drawing:
         panel = drawing.add_axes((0, 0, 1, 1))
         largest = float(np.nanmax(weights, initial=0.0)) or 1.0
         picture = panel.imshow(weights, cmap="Greys", vmin=0, vmax=largest, aspect="auto", interpolation="nearest")
@@ -51,13 +57,16 @@ def attention_weights(
         _guide(panel, source, target)
         if title:
             panel.set_title(title, fontsize=10, loc="left", pad=8)
-        bar = panel.inset_axes((S * cell + 0.12, 0, 0.08, min(T * cell, 1.2)), transform=drawing.dpi_scale_trans)
+        # Under the upper right corner, of a length that numbers fit beside.
+        length = min(max(height, 0.5), 1.2)
+        bar = drawing.add_axes((1 + 0.12 / width, 1 - length / height, 0.08 / width, length / height))
         drawing.colorbar(picture, cax=bar)
+        bar.locator_params(nbins=4)
         bar.tick_params(length=2, labelsize=6, labelcolor=INK)
         bar.set_ylabel("weight", fontsize=FONT, color=INK)
 
 
-def _guide(panel, source: Sequence[str], target: Sequence[str]) -> None:
+def _guide(panel: "Axes", source: Sequence[str], target: Sequence[str]) -> None:
     """Pale lines at the spaces of a text in characters, so that the eye finds its word."""
     for place in (place for place, token in enumerate(source) if token == " "):
         panel.axvline(place, color="#4c72b0", linewidth=0.4, alpha=0.35)

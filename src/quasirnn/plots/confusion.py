@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from quasirnn.plots.figure import require, sheet
-from quasirnn.plots.labels import labels
+from quasirnn.plots.labels import labels, shortened
 
 # With more classes than that cells are small and empty ones stay empty.
 FEW = 12
@@ -33,14 +33,17 @@ def confusion_matrix(path: Path, classes: Sequence[str], counts: np.ndarray, *, 
     shares = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
     if not title:
         title = f"{np.trace(counts) / total:.2%} of {total:,} right" if total else "no examples"
-    (*names, title), style = labels([*classes, title], 90)
-    names = [f"{name[: LONGEST_NAME - 1]}…" if len(name) > LONGEST_NAME else name for name in names]
+    (*names, title), style = labels([*(shortened(name, LONGEST_NAME) for name in classes), title], 90)
 
     few = C <= FEW
     font = 9.0 if few else 6.0
     digits = len(f"{int(counts.max()):,}")
     # In inches: room for two lines, the longest number, and "100.0 %".
     cell = max(0.72 if few else 0.36, 0.0105 * font * digits)
+    # A little more, if all names can then be read without turning the head.
+    longest = max(map(len, names)) * 0.085
+    if few and longest <= 1.1:
+        cell = max(cell, longest)
     side = C * cell
     with sheet(path, (side, side), style=style) as drawing:
         panel = drawing.add_axes((0, 0, 1, 1))
@@ -48,11 +51,10 @@ def confusion_matrix(path: Path, classes: Sequence[str], counts: np.ndarray, *, 
         for (row, column), count in np.ndenumerate(counts):
             if few or count:
                 share = f"{shares[row, column]:.1%}" if few else f"{shares[row, column]:.0%}"
-                words = f"{count:,}\n{share if totals[row] else '–'}"
+                words = f"{count:,}\n{share if totals[row] else '-'}"
                 colour = "white" if shares[row, column] > 0.55 else "black"
                 panel.text(column, row, words, ha="center", va="center", fontsize=font, color=colour, linespacing=1.25)
-        upright = max(map(len, names)) * font / 72 * 0.6 > 0.9 * cell
-        panel.set_xticks(range(C), names, rotation=90 if upright else 0)
+        panel.set_xticks(range(C), names, rotation=0 if longest <= cell else 90)
         panel.set_yticks(range(C), names)
         panel.tick_params(length=0, labelsize=9 if few else 7)
         panel.set_xlabel("answer")

@@ -1,0 +1,127 @@
+"""The sentiment task's KEYs and presets."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from quasirnn.tasks.settings import Preset, TaskSettings, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentimentSettings(TaskSettings):
+    """What a classifier is trained with, besides what every task has."""
+
+    max_vocabulary: int | None = setting(
+        None, help="keep only so many words, the most frequent", group="data", at_least=3
+    )
+    min_count: int = setting(2, help="read rarer words as unknown", group="data", at_least=1)
+    max_length: int | None = setting(None, help="cut longer texts; none: read them whole", group="data", at_least=1)
+    valid_share: float = setting(0.1, help="held out of train where there is no valid", group="data", above=0, below=1)
+    train: str | None = setting(None, help="stem of the training file", group="data")
+    valid: str | None = setting(None, help="stem of the validation file", group="data")
+    test: str | None = setting(None, help="stem of the test file", group="data")
+    vectors: str | None = setting(None, help="file of word vectors", group="data", option="--vectors")
+
+    embedding_size: int | None = setting(
+        None,
+        help="size of the word vectors; none: that of --vectors, or 100",
+        group="model",
+        at_least=1,
+        at_most=65_536,
+    )
+    dense: bool = setting(True, help="every layer sees all layers before it", group="model")
+
+    optimizer: Literal["rmsprop", "adamw"] = setting("adamw", help="the rule of the update", group="optimisation")
+    weight_decay: float = setting(0.0, help="decoupled, of adamw's matrices", group="optimisation", at_least=0)
+    schedule: Literal["constant", "cosine"] = setting(
+        "cosine", help="how the learning rate goes on", group="optimisation"
+    )
+    warm_up: int = setting(0, help="cosine: steps that the rate rises over", group="optimisation", at_least=0)
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        if self.weight_decay and self.optimizer != "adamw":
+            yield f"weight_decay: {self.optimizer} has none; give l2, or optimizer=adamw"
+        if self.l2 and self.optimizer == "adamw":
+            yield "l2: adamw has its own; give weight_decay, or optimizer=rmsprop"
+
+
+DEMO = Preset(
+    "demo",
+    SentimentSettings(
+        hidden_size=64,
+        num_layers=2,
+        embedding_size=64,
+        dropout=0.2,
+        batch_size=32,
+        learning_rate=3e-3,
+        warm_up=50,
+        clip=1.0,
+        epochs=4,
+        max_steps=1200,
+        min_count=1,
+        checkpoint_every=300,
+    ),
+)
+
+PAPER = Preset(
+    "paper",
+    SentimentSettings(
+        hidden_size=256,
+        num_layers=4,
+        kernel_size=2,
+        pooling="fo",
+        dense=True,
+        dropout=0.3,
+        batch_size=24,
+        optimizer="rmsprop",
+        learning_rate=1e-3,
+        schedule="constant",
+        l2=4e-6,
+        epochs=10,
+        patience=3,
+        checkpoint_every=200,
+    ),
+    notes={
+        "hidden_size": "paper 3.1",
+        "num_layers": "paper 3.1",
+        "kernel_size": "paper 3.1: width 2 in every layer, or 4 in the first: kernel_size=4,2,2,2",
+        "pooling": "ours: the paper does not say which; fo as in its language model",
+        "dense": "paper 3.1",
+        "dropout": "paper 3.1: between layers; 2.1: and between word vectors and the first layer",
+        "zoneout": "paper 3.1 names none",
+        "batch_size": "paper 3.1",
+        "optimizer": "paper 3.1: RMSprop with alpha 0.9 and epsilon 1e-8",
+        "learning_rate": "paper 3.1",
+        "schedule": "paper 3.1 names none",
+        "l2": "paper 3.1; ours: coupled, on every parameter",
+        "clip": "paper 3.1 names none",
+        "epochs": "ours: not said",
+        "patience": "ours: not said",
+        "embedding_size": "that of --vectors; the paper has GloVe of 300, cased",
+        "min_count": "ours: not said",
+        "max_length": "ours: reviews are read whole",
+        "valid_share": "ours: the paper does not say how large its development set is",
+    },
+)
+
+# Ours throughout.
+FAST = Preset(
+    "fast",
+    SentimentSettings(
+        hidden_size=256,
+        num_layers=2,
+        dropout=0.4,
+        zoneout=0.1,
+        batch_size=32,
+        learning_rate=1e-3,
+        weight_decay=0.01,
+        warm_up=200,
+        clip=1.0,
+        epochs=4,
+        precision="bfloat16",
+        checkpoint_every=200,
+    ),
+)
+
+PRESETS = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
