@@ -88,25 +88,24 @@ def run(
     """Time the steps of both cells, and measure the memory of each in a process of its own.
 
     Raises:
-        SettingsError, RunError, TextError: what is wrong with the request or the data.
+        SettingsError, RunError, DataError: what is wrong with the request or the data.
         WrongNumbers: the layer gives wrong numbers here, or the two cells do not train on the same batches.
         BadLoss: one of them does not train.
     """
-    trainings = {cell: configure_cell(task, request, cell) for cell in CELLS}
+    trainings = {cell: configure_cell(task, request, cell, setting.device) for cell in CELLS}
     check = require_right(setting.device)
     parts = len(CELLS) + plan.warm_up + plan.steps
     progress(0, parts, "reading the data")
     prepared = {cell: task.prepare(training.settings, training.data) for cell, training in trainings.items()}
     about = machine.describe(setting.device)
-    memory = {}
-    for done, cell in enumerate(CELLS):
-        progress(done, parts, f"memory of {CELLS[cell]}")
-        memory[cell] = measure_memory(task, trainings[cell], request, plan, setting)
-    contestants = {}
+    contestants, memory = {}, {}
     try:
         for cell in CELLS:
             steps = TrainingSteps(task, trainings[cell], prepared[cell], setting.device)
             contestants[cell] = Contestant(steps, stopwatch_for(setting.device))
+        for done, cell in enumerate(CELLS):
+            progress(done, parts, f"memory of {CELLS[cell]}")
+            memory[cell] = measure_memory(task, trainings[cell], request, plan, setting)
         for number in range(plan.warm_up + plan.steps):
             word = "warming up" if number < plan.warm_up else "one step each, in turns"
             progress(len(CELLS) + number, parts, word)

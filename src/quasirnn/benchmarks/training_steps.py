@@ -18,7 +18,7 @@ from quasirnn.training.update import NotFinite, Update, Updater
 from quasirnn.training.world import World
 
 
-def configure_cell(task: Task[Any], request: Request, cell: str) -> Training[Any]:
+def configure_cell(task: Task[Any], request: Request, cell: str, device: str) -> Training[Any]:
     """What a request means for one cell: KEYs that this cell does not have are meant for the other.
 
     Raises:
@@ -26,13 +26,19 @@ def configure_cell(task: Task[Any], request: Request, cell: str) -> Training[Any
     """
     foreign = {field.name for field in dataclasses.fields(task.settings) if cell not in field.metadata["cells"]}
     overrides = [each for each in request.overrides if each.partition("=")[0].strip() not in foreign]
-    return configure(task, dataclasses.replace(request, cell=cell, overrides=overrides))[0]
+    training, _ = configure(task, dataclasses.replace(request, cell=cell, overrides=overrides))
+    if training.settings.precision == "float16" and device == "cpu":
+        raise RunError("precision=float16 needs a GPU; bfloat16 works on a CPU too.")
+    return training
 
 
 class TrainingSteps:
     """Makes the steps that `training.engine.train` would make: its batches, its update, its state from one to the next.
 
     Nothing is validated, saved or logged. `close` leaves the model as it came.
+
+    Raises:
+        RunError: settings that do not fit the data, or several processes.
     """
 
     def __init__(self, task: Task[Any], training: Training[Any], prepared: Prepared, device: str) -> None:

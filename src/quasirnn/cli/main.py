@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli import bench, demo, doctor, evaluate, generate, score, train
+from quasirnn.cli import bench, demo, doctor, evaluate, generate, plot, score, train
 
 app = typer.Typer(
     name="quasirnn",
@@ -26,6 +26,7 @@ app.command(name="train")(train.train)
 app.command(name="evaluate")(evaluate.evaluate)
 app.command(name="generate")(generate.generate)
 app.command(name="score")(score.score)
+app.add_typer(plot.app, name="plot")
 app.add_typer(bench.app, name="bench")
 
 

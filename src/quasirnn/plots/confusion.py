@@ -50,8 +50,8 @@ def confusion_matrix(path: Path, classes: Sequence[str], counts: np.ndarray, *, 
         panel.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for (row, column), count in np.ndenumerate(counts):
             if few or count:
-                share = f"{shares[row, column]:.1%}" if few else f"{shares[row, column]:.0%}"
-                words = f"{count:,}\n{share if totals[row] else '-'}"
+                share = _percent(shares[row, column], 1 if few else 0) if totals[row] else "-"
+                words = f"{count:,}\n{share}"
                 colour = "white" if shares[row, column] > 0.55 else "black"
                 panel.text(column, row, words, ha="center", va="center", fontsize=font, color=colour, linespacing=1.25)
         panel.set_xticks(range(C), names, rotation=0 if longest <= cell else 90)
@@ -61,8 +61,18 @@ def confusion_matrix(path: Path, classes: Sequence[str], counts: np.ndarray, *, 
         panel.set_ylabel("truth")
         panel.set_title(title, fontsize=10)
         panel.spines[:].set_visible(False)
-        # White lines between cells.
+        # Pale lines between cells.
         panel.set_xticks(np.arange(C + 1) - 0.5, minor=True)
         panel.set_yticks(np.arange(C + 1) - 0.5, minor=True)
         panel.grid(which="minor", color="#dddddd", linewidth=1.0 if few else 0.5)
         panel.tick_params(which="minor", length=0)
+
+
+def _percent(share: float, places: int) -> str:
+    """Nothing is called 0 % or 100 % that is not."""
+    least = 10.0 ** (-places - 2)
+    if 0 < share < least / 2:
+        return f"<{least:.{places}%}"
+    if 1 - least / 2 < share < 1:
+        return f">{1 - least:.{places}%}"
+    return f"{share:.{places}%}"

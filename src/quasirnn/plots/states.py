@@ -64,7 +64,7 @@ def hidden_states(
     columns = min(MOST_COLUMNS, -(-T // COLUMN_WORDS))
     rows = -(-T // columns)
     shown = [shortened(word, LONGEST_WORD) for word in words]
-    (*shown, title, probability_name), style = labels([*shown, title, probability_name], 90)
+    (*shown, title, probability_name), style = labels([*shown, title, shortened(probability_name, 24)], 90)
     panels = [
         (head, np.asarray(series, float), base)
         for head, series, base in ((probability_name, probability, 0.5), ("mean f", forget, 0.0))
@@ -124,6 +124,7 @@ def _draw(
         main = page.axes(left, page.map, page.top, height)
         picture = main.imshow(values[part][:, order], aspect="auto", extent=extent, **look)
         _bare(main)
+        main.set_facecolor("#aaaaaa")  # seen where there is no number
         main.set_yticks(steps[::every] + 0.5, words[part][::every], fontsize=FONT)
         _name_channels(main, order, page.map)
         if column == 0:
@@ -147,7 +148,6 @@ def _colours(values: np.ndarray, name: str) -> dict[str, Any]:
 
 
 def _bare(panel: "Axes") -> None:
-    panel.set_facecolor("#f4f4f4")
     panel.spines[:].set_visible(False)
     panel.tick_params(length=0, pad=2)
     panel.set_xticks([])
@@ -186,21 +186,25 @@ def _bars(panel: "Axes", edges: np.ndarray, series: np.ndarray, base: float) -> 
     panel.axvline(base, color="#333333", linewidth=0.5)
     panel.set_xlim(0, 1)
     panel.set_ylim(edges[-1], edges[0])
+    panel.set_facecolor("#f4f4f4")
     _bare(panel)
 
 
 def _name_panel(panel: "Axes", head: str) -> None:
     panel.xaxis.tick_top()
     panel.set_xticks([0, 1], ["0", "1"], fontsize=6, color=INK)
+    # Inside the panel's edges: the next panel begins with its own 0.
+    for label, side in zip(panel.get_xticklabels(), ("left", "right"), strict=True):
+        label.set_horizontalalignment(side)
     _head(panel, "\n".join(wrap(head, 12)), 11)
 
 
 def _number_steps(panel: "Axes", part: slice, every: int) -> None:
     """Every tenth time step on the right, counted from 1."""
-    apart = 10 * every
-    numbers = [step for step in range(part.start + 1, part.stop + 1) if step % apart == 0]
-    panel.yaxis.tick_right()
-    panel.set_yticks([step - 0.5 for step in numbers], [str(step) for step in numbers], fontsize=6, color=INK)
+    for step in range(part.start + 1, part.stop + 1):
+        if step % (10 * every) == 0:
+            look = {"transform": panel.get_yaxis_transform(), "va": "center", "fontsize": 6, "color": INK}
+            panel.text(1, step - 0.5, f" {step}", **look)
 
 
 def _scale(page: _Page, picture: "AxesImage", name: str, left: float, top: float) -> None:

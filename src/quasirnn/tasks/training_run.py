@@ -15,6 +15,7 @@ from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.typed_values import shown
 from quasirnn.tasks import run_folder
+from quasirnn.tasks.curves import draw_curves_of
 from quasirnn.tasks.run_folder import Run, RunError, Training
 from quasirnn.tasks.settings import Preset, TaskSettings, apply_overrides
 from quasirnn.training.engine import train as run_engine
@@ -55,7 +56,6 @@ class Task(Generic[S]):
     figure: str  # what decides on the best model
     next_commands: Sequence[str]  # to be typed after training, with {run}
     loss_scale: Callable[[S], float] = lambda settings: 1.0
-    draw: Callable[[Run], None] | None = None  # the pictures of a run that ended
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ def train(
             resume=request.resume,
             observer=observer if world.is_first else None,
         )
-        if world.is_first and task.draw is not None and outcome.steps_made:
-            task.draw(run)
+        if world.is_first and outcome.steps_made and (note := draw_curves_of(run)) and observer is not None:
+            observer.note(note)
     return Trained(run, training, outcome, count_parameters(prepared.model))
 
 

@@ -35,7 +35,9 @@ class World:
             raise ImportError("training needs accelerate: pip install 'quasirnn[train]'") from error
         if mixed_precision not in ("no", "bf16", "fp16"):
             raise ValueError(f'World: mixed_precision must be "no", "bf16" or "fp16", got {mixed_precision!r}')
-        if mixed_precision == "fp16" and (cpu or not torch.accelerator.is_available()):
+        # Without being told, Accelerate takes processes on machines without a GPU for so many trainings of their own.
+        cpu = cpu or not torch.accelerator.is_available()
+        if mixed_precision == "fp16" and cpu:
             raise ValueError('World: mixed_precision="fp16" needs a GPU; "bf16" works on a CPU too')
         # The others wait while the first one validates, which may take longer than the usual ten minutes.
         patience = InitProcessGroupKwargs(timeout=timedelta(hours=4))

@@ -1,0 +1,75 @@
+"""`quasirnn plot`: pictures of runs and of what models do, one subcommand per kind."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from quasirnn.cli.errors import UsageError, run_errors, user_errors
+
+app = typer.Typer()
+
+
+@app.callback(invoke_without_command=True)
+def plot(context: typer.Context) -> None:
+    """Draw pictures into .png or .svg files. They need matplotlib."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command()
+def curves(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, finished or not.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: curves.png in the one RUN]")
+    ] = None,
+    figure: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Any figure that validations record. [default: the first that all runs have of perplexity, accuracy, "
+            "bleu, loss]",
+        ),
+    ] = None,
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A dashed line to compare with; may be given several times."),
+    ] = None,
+) -> None:
+    """Draw learning curves: training as thin lines, validation as markers, the best validation with its value.
+
+    Perplexity is on a logarithmic scale. What is far above the rest leaves the frame, with an arrow.
+
+    Examples:
+
+    quasirnn plot curves runs/ptb
+
+    quasirnn plot curves runs/qrnn runs/lstm --out both.svg --reference "paper, QRNN=78.3"
+    """
+    references = dict(map(parse_reference, reference or []))
+    if out is None and len(runs) > 1:
+        raise UsageError("several runs in one picture: say where it goes, --out FILE.")
+    with run_errors():
+        from quasirnn.plots.figure import require
+        from quasirnn.tasks.curves import NAME, draw_curves
+        from quasirnn.tasks.run_folder import open_run
+
+        opened = [open_run(run) for run in runs]
+        path = out or runs[0] / NAME
+        with user_errors():
+            require(path)
+        draw_curves(opened, path, figure, references)
+    print(f"Wrote {path}", file=sys.stderr)
+
+
+def parse_reference(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not name.strip() or not 0 < number < math.inf:
+        raise UsageError(f'--reference {text}: must be NAME=VALUE with a positive number, as in "the paper=78.3".')
+    return name.strip(), number
