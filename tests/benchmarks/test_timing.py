@@ -4,7 +4,7 @@ from itertools import groupby
 
 import pytest
 
-from quasirnn.benchmarks.timing import Budget, Samples, Stopwatch, take_turns
+from quasirnn.benchmarks.timing import Budget, Samples, Stopwatch, median_interval, take_turns
 
 
 class World:
@@ -105,3 +105,11 @@ def test_on_a_gpu_several_passes_are_timed_together_and_waited_for():
     assert samples["a"].laps == pytest.approx([0.001] * 4)
     # Three warm-ups and one more before the first of the four laps.
     assert waits[-8:] == [4, 9, 9, 14, 14, 19, 19, 24]
+
+
+def test_the_interval_of_a_median():
+    """Ranks as the tables of the sign test have them."""
+    assert median_interval(range(1, 21)) == (6, 15)
+    assert median_interval(range(1, 201)) == (86, 115)
+    assert median_interval([5.0, 1.0, 3.0]) == (1.0, 5.0)
+    assert median_interval([3.0]) == (3.0, 3.0)

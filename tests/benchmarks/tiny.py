@@ -1,6 +1,6 @@
 """Plans that end at once, for tests that look at everything but the time."""
 
-from quasirnn.benchmarks import floor, layer, scale, step, train_step
+from quasirnn.benchmarks import floor, layer, scale, softmax, step, task, train_step
 from quasirnn.benchmarks.timing import Budget
 
 AT_ONCE = Budget(seconds=0.0, min_rounds=2, turn_seconds=0.0)
@@ -14,4 +14,9 @@ PLANS = {
     "step": (step, step.Plan(((4, 1), (640, 1), (4, 2)), AT_ONCE)),
     "scale": (scale, scale.Plan((50, 100), 4, AT_ONCE)),
     "train-step": (train_step, train_step.Plan(AT_ONCE, H=4, vocabulary=11, B=2, T=5)),
+    "task": (task, task.Plan(steps=4, warm_up=1, memory_steps=1)),
+    "softmax": (softmax, softmax.Plan(AT_ONCE, (40,), rows=20, vocabulary=11, hidden=8)),
 }
+
+# What has to be typed behind the name of a benchmark: the built-in corpus and a model of no size.
+ARGUMENTS = {"task": ("language-model", "hidden_size=8", "embedding_size=4", "batch_size=2", "length=5")}

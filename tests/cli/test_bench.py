@@ -6,9 +6,11 @@ import sys
 
 import pytest
 
-from benchmarks.tiny import PLANS
+from benchmarks.tiny import ARGUMENTS, PLANS
 from quasirnn.benchmarks import correctness, machine
+from quasirnn.benchmarks.memory import MeasurementFailed
 from quasirnn.cli.main import main
+from quasirnn.models import linear_cross_entropy
 
 
 @pytest.fixture
@@ -30,24 +32,30 @@ def bench(monkeypatch, capsys, tmp_path):
     return run
 
 
+# In place of what takes a process of its own to find out.
+MEMORY = {"training_bytes": 2, "process_bytes": 3, "method": "none", "extra_bytes": 1, "memory_method": "none"}
+
 IN_THE_TABLE = {
     "layer": "nn.LSTM / QRNN, training",
     "floor": "QRNN / its three bare GEMMs",
     "step": "median",
     "scale": "memory, MB",
     "train-step": "nn.LSTMCell loop",
+    "task": "multiply-adds in a time step: recurrent part",
+    "softmax": "chunks of 4e-05 million",
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(PLANS))
 def test_each_prints_a_table_and_writes_figures_and_a_picture(bench, tmp_path, name):
-    code, out, err = bench(name, "--quick", "--threads", "1", "--output", "figures.json", "--plot", "picture.png")
+    typed = (name, *ARGUMENTS.get(name, ()), "--quick", "--threads", "1")
+    code, out, err = bench(*typed, "--output", "figures.json", "--plot", "picture.png")
     assert (code, err) == (0, "")
     assert IN_THE_TABLE[name] in out
     assert "units \\ width" not in out  # the floor's variants are not part of the quick run
     assert "1 threads" in out
-    assert f"quasirnn bench {name} --quick --threads 1" in out
+    assert f"quasirnn bench {' '.join(typed)}" in out
     assert "Summary" in out
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
@@ -82,8 +90,11 @@ def test_the_variants_of_the_floor_can_be_asked_for_and_drawn(bench, tmp_path):
 def test_nothing_is_printed_when_the_numbers_are_wrong(bench, monkeypatch, tmp_path):
     right = correctness.fo_pool
     monkeypatch.setattr(correctness, "fo_pool", lambda z, f, o, c0: right(z, 1 - f, o, c0))
+    wrong = linear_cross_entropy.softmax_loss_
+    monkeypatch.setattr(linear_cross_entropy, "softmax_loss_", lambda logits, *more: wrong(logits.mul_(1.001), *more))
     for name in PLANS:
-        code, out, err = bench(name, "--quick", "--output", "figures.json", "--plot", "picture.png")
+        typed = (name, *ARGUMENTS.get(name, ()), "--quick")
+        code, out, err = bench(*typed, "--output", "figures.json", "--plot", "picture.png")
         assert (code, out) == (1, "")
         assert err.startswith("quasirnn: the numbers are wrong on this machine")
         assert err.count("\n") == 1
@@ -106,7 +117,8 @@ def mistake(found, *words):
 def test_mistakes_are_told_before_anything_is_timed(bench, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     for name in PLANS:
-        mistake(bench(name, "--device", "cuda"), "--device cuda: torch sees no GPU here")
+        typed = (name, *ARGUMENTS.get(name, ()))
+        mistake(bench(*typed, "--device", "cuda"), "--device cuda: torch sees no GPU here")
     mistake(bench("layer", "--device", "tpu"), "--device", "tpu")
     mistake(bench("step", "--plot", "picture.pdf"), "--plot picture.pdf: pictures are written as .png or .svg")
     mistake(bench("step", "--plot", "missing/picture.png"), "there is no folder missing")
@@ -116,10 +128,75 @@ def test_mistakes_are_told_before_anything_is_timed(bench, monkeypatch):
     mistake(bench("floor", "--plot", "picture.png"), "--plot: drawing needs matplotlib: pip install 'quasirnn[plot]'")
 
 
+def test_mistakes_in_a_task_are_told_before_anything_is_timed(bench, monkeypatch, tmp_path):
+    monkeypatch.setattr(correctness, "require_right", None)
+    mistake(bench("task", "sentimant"), "sentimant: no such task; there is", "language-model")
+    mistake(bench("task"), "TASK")
+    mistake(
+        bench("task", "language-model", "--quick", "hiden_size=8", "dropout=2", "cell=lstm"),
+        "3 mistakes:",
+        "hiden_size: no such key; did you mean hidden_size?",
+        "dropout: must be below 1, got 2",
+        "cell: not a KEY",
+    )
+    mistake(
+        bench("task", "language-model", "--quick", "--preset", "papper"), "--preset papper: language-model has demo"
+    )
+    mistake(bench("task", "language-model", "--quick", "precision=float16"), "precision=float16 needs a GPU")
+    mistake(bench("task", "language-model", "--quick", "--data", "nowhere"), "nowhere")
+    mistake(bench("task", "language-model", "--quick", "--steps", "0"), "--steps")
+    mistake(bench("softmax", "--precision", "float16"), "--precision", "float16")
+    mistake(bench("softmax", "--rows", "0"), "--rows")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_the_text_does_not_allow_is_told_too(bench):
+    found = bench("task", "language-model", "--quick", "hidden_size=4", "batch_size=1000000")
+    mistake(found, "batch_size")
+
+
+def test_sizes_and_steps_can_be_chosen(bench, monkeypatch):
+    for module in (PLANS["softmax"][0], PLANS["task"][0]):
+        monkeypatch.setattr(module, "measure_memory", lambda *_: MEMORY)
+    sizes = ("--rows", "7", "--vocabulary", "9", "--hidden", "5", "--precision", "bfloat16")
+    settings = json.loads(bench("softmax", "--quick", "--json", *sizes)[1])["settings"]
+    assert [settings[key] for key in ("rows", "vocabulary", "hidden", "precision")] == [7, 9, 5, "bfloat16"]
+    found = json.loads(bench("task", *ARGUMENTS["task"], "--quick", "--json", "--steps", "3", "seed=5")[1])
+    assert (found["settings"]["steps"], found["settings"]["seed"]) == (3, 5)
+    assert all(cell["seconds"][cell["model"]]["laps"] == 3 for cell in found["cells"])
+
+
+def test_a_training_that_fails_and_a_measurement_that_fails_are_one_line(bench, monkeypatch):
+    def fail(*_):
+        raise MeasurementFailed("measuring the memory of QRNN failed: killed")
+
+    monkeypatch.setattr(PLANS["task"][0], "measure_memory", fail)
+    assert bench("task", *ARGUMENTS["task"], "--quick") == (
+        1,
+        "",
+        "quasirnn: measuring the memory of QRNN failed: killed\n",
+    )
+    monkeypatch.setattr(PLANS["task"][0], "measure_memory", lambda *_: MEMORY)
+    code, out, err = bench("task", *ARGUMENTS["task"], "--quick", "learning_rate=1e30", "clip=none")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "at step " in err
+    assert "this does not train, so its speed means nothing" in err
+
+
+def test_ctrl_c_ends_it_without_a_word_or_a_file(bench, monkeypatch, tmp_path):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PLANS["task"][0], "measure_memory", interrupt)
+    assert bench("task", *ARGUMENTS["task"], "--quick", "--output", "figures.json") == (130, "", "")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", list(PLANS))
 def test_the_quick_plans_run_as_a_user_runs_them(quasirnn, tmp_path, name):
-    result = quasirnn("bench", name, "--quick", "--output", "figures.json", "--plot", "picture.png")
+    typed = (name, *ARGUMENTS.get(name, ()))
+    result = quasirnn("bench", *typed, "--quick", "--output", "figures.json", "--plot", "picture.png")
     assert result.returncode == 0, result.stderr
     assert "Summary" in result.stdout
     assert result.stderr == ""

@@ -75,7 +75,10 @@ def test_any_other_value_is_one_line_that_names_the_key(key, value):
         ("1" * 100_000, "here: not JSON: "),
         (json.dumps({**GOOD, "words": []}), "here: 'words' is not a key of a vocabulary; those are format, kind, "),
         (json.dumps({**GOOD, "format": 2}), 'here: "format" must be 1, got 2. Was it written by a later release?'),
-        (json.dumps({**GOOD, "tokeniser": "bpe"}), 'here: "tokeniser" of this kind must be "whitespace" or "review", got \'bpe\''),
+        (
+            json.dumps({**GOOD, "tokeniser": "bpe"}),
+            'here: "tokeniser" of this kind must be "whitespace" or "review", got \'bpe\'',
+        ),
         (json.dumps({**GOOD, "tokens": ["a", "a"]}), 'here: "tokens" holds \'a\' twice|here: "tokens" '),
         (json.dumps({**GOOD, "tokens": ["a" * 10_000_000] * 2}), 'here: "tokens" holds \'aaa'),
     ],

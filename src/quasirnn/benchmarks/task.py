@@ -109,20 +109,18 @@ def run(
         for number in range(plan.warm_up + plan.steps):
             word = "warming up" if number < plan.warm_up else "one step each, in turns"
             progress(len(CELLS) + number, parts, word)
-            one_round(contestants, number)
+            one_round([*contestants.values()], number)
     finally:
         for contestant in contestants.values():
             contestant.steps.close()
     progress(parts, parts, "done")
-    laps = {cell: contestants[cell].laps[plan.warm_up :] for cell in CELLS}
-    parted = setting.device == "cpu"
     cells = [
         {
             "cell": cell,
             "model": CELLS[cell],
             "parameters": count_parameters(prepared[cell].model),
             "multiply_adds": multiply_adds(prepared[cell].model),
-            **summarise_laps(CELLS[cell], laps[cell], parted),
+            **summarise_laps(CELLS[cell], contestants[cell].laps[plan.warm_up :], parted=setting.device == "cpu"),
             "memory": memory[cell],
             "settings": to_json(trainings[cell].settings),
         }
@@ -131,10 +129,10 @@ def run(
     settings = {
         **asdict(plan),
         **asdict(setting),
+        "seed": trainings["qrnn"].settings.seed,
         "task": task.name,
         "unit": task.unit,
         "preset": trainings["qrnn"].preset,
-        "seed": trainings["qrnn"].settings.seed,
         "data": list(request.data),
         "corpus": prepared["qrnn"].corpus,
         "notes": list(prepared["qrnn"].notes),
@@ -144,13 +142,13 @@ def run(
     return Result("task", machine.finished(about), settings, cells, summary, check)
 
 
-def one_round(contestants: dict[str, Contestant], number: int) -> None:
+def one_round(contestants: list[Contestant], number: int) -> None:
     """One step of each; who was first is second the next time."""
-    batches = [contestant.draw() for contestant in contestants.values()]
-    if not all(same(batches[0], batch) for batch in batches[1:]):
+    order = contestants if number % 2 == 0 else contestants[::-1]
+    first, *others = [contestant.draw() for contestant in order]
+    if not all(same(first, batch) for batch in others):
         raise WrongNumbers(f"the cells do not train on the same batch in step {number + 1}: not timing them")
-    order = list(contestants.values())
-    for contestant in order if number % 2 == 0 else order[::-1]:
+    for contestant in order:
         contestant.update()
 
 
@@ -187,7 +185,7 @@ def measure_memory(
     return in_child("quasirnn.benchmarks.task_memory", [json.dumps(asked)], what)
 
 
-def summarise_laps(name: str, laps: list[Lap], parted: bool) -> Cell:
+def summarise_laps(name: str, laps: list[Lap], *, parted: bool) -> Cell:
     """Speeds and times of one cell. On a GPU gradients are queued, not made, when the clock is read: no parts there."""
     rates = [lap.items / lap.seconds for lap in laps]
     seconds = [lap.seconds for lap in laps]

@@ -119,16 +119,20 @@ def take_turns(
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Where the true median lies with 95 % confidence, by ranks: no shape of the distribution is assumed.
+    """Where the true median lies with at least 95 % confidence, by ranks: no shape of the distribution is assumed.
 
+    As many values are left off at each end as may lie on one side of the median with a chance of 2.5 % (the sign test).
     Fewer than six values cannot tell so much; of them it is all they span.
 
     >>> median_interval(range(1, 101))
     (40, 61)
     """
-    ordered = sorted(values)
-    below = math.floor(len(ordered) / 2 - 1.96 * math.sqrt(len(ordered)) / 2)
-    outer = max(0, below - 1)
+    ordered, n = sorted(values), len(values)
+    rank, tail = 0, 1  # 2 ** n times the chance that at most `rank` values lie below
+    while 40 * tail <= 2**n:
+        rank += 1
+        tail += math.comb(n, rank)
+    outer = max(0, rank - 1)
     return ordered[outer], ordered[-1 - outer]
 
 

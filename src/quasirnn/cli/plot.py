@@ -9,7 +9,7 @@ import typer
 
 from quasirnn.cli.errors import UsageError, run_errors, user_errors
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode="markdown")
 
 
 @app.callback(invoke_without_command=True)
@@ -21,7 +21,7 @@ def plot(context: typer.Context) -> None:
 
 @app.command()
 def curves(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, finished or not.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, finished or not.")],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: curves.png in the one RUN]")
     ] = None,

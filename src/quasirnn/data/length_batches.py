@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 # Training sorts by length within pools of about so many batches: more is less padding, and less of a shuffle.
-POOL = 50
+POOL = 200
 
 
 @dataclass(frozen=True)

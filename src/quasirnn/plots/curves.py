@@ -113,19 +113,18 @@ def limits(
     """The values between which the eye should look.
 
     With lower values better, the start and what diverges may be cut off. The frame ends at half as much again as the
-    runs began with; on a logarithmic scale already at ten times the lowest value, but not below the best validation of
-    any run, unless that is a hundred times the lowest value and so out of the race.
+    runs began with; on a logarithmic scale already at ten times the lowest value of all runs. It never ends below the
+    best of any run, unless that is a hundred times the lowest value and so out of the race.
     """
-    values = np.concatenate([part for curve in curves for part in (curve.valid, curve.train)] + [np.array(references)])
-    low, high = float(values.min()), float(values.max())
-    if not higher_is_better and low > 0:
-        starts = [part[0] for curve in curves for part in (curve.valid, curve.train) if len(part)]
-        ceiling = 1.5 * float(np.median(starts))
+    series = [part for curve in curves for part in (curve.valid, curve.train) if len(part)]
+    lowest = min(float(part.min()) for part in series)
+    low, high = min([lowest, *references]), max([float(part.max()) for part in series] + [*references])
+    if not higher_is_better and lowest > 0:
+        ceiling = 1.5 * float(np.median([part[0] for part in series]))
         if logarithmic:
-            ceiling = min(ceiling, 10 * low)
-        bests = [best for curve in curves if len(curve.valid) and (best := float(curve.valid.min())) <= 100 * low]
-        wanted = [1.1 * value for value in [*bests, *references]]
-        high = min(high, max(ceiling, *wanted)) if wanted else min(high, ceiling)
+            ceiling = min(ceiling, 10 * lowest)
+        bests = [float((curve.valid if len(curve.valid) else curve.train).min(initial=np.inf)) for curve in curves]
+        high = min(high, max([ceiling] + [1.1 * value for value in [*bests, *references] if value <= 100 * lowest]))
     if logarithmic:
         margin = max((high / low) ** 0.06, 1.04)
         return low / margin, high * margin

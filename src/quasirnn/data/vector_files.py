@@ -1,0 +1,172 @@
+"""Files of word vectors: GloVe's text, read line by line, or a `.npz`; of either only the words that are asked for.
+
+Text: a word and its numbers on a line, a space between all of them. A word may have spaces inside, as some of GloVe
+840B do: the numbers are the last D of the line, and D is that of the first line. A first line of two whole numbers, as
+word2vec and fastText write it, says how many words follow and what D is.
+
+`.npz`: `vectors`, (N, D), of any float type, and `words_utf8`, uint8: the N words in UTF-8 with "\\n" between them.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from quasirnn.data.corpus_files import ARCHIVES
+from quasirnn.data.text_files import TextError, read_lines
+
+
+@dataclass
+class VectorTable:
+    """What was found in a file. Of a word that comes twice the first vector holds."""
+
+    dimension: int = 0
+    rows: dict[str, np.ndarray] = field(default_factory=dict)  # by word, (D,), float32
+    words: int = 0  # all of the file
+    cased: int = 0  # those that are not in lower case
+    notes: list[str] = field(default_factory=list)
+
+    def see(self, word: str, wanted: Set[str], place: str, repeated: list[str]) -> bool:
+        """Count a word; whether its vector is to be kept."""
+        self.words += 1
+        self.cased += word != word.lower()
+        if word in self.rows:
+            repeated.append(f"{place}: {word!r:.60}")
+            return False
+        return word in wanted
+
+    def note_repeated(self, repeated: list[str]) -> None:
+        if repeated:
+            more = f", and {len(repeated) - 1:,} more" if repeated[1:] else ""
+            self.notes.append(f"{repeated[0]} is there a second time{more}; the first vector of a word holds")
+
+
+def read_vectors(path: str | Path, wanted: Set[str]) -> VectorTable:
+    """The vectors of the words that are wanted. Those of others are not looked at, beyond the length of their line.
+
+    Raises:
+        ValueError: in one line that begins with the file; of kind TextError, with the line, for text.
+        OSError: the file cannot be read.
+    """
+    path = Path(path)
+    if path.suffix == ".npz":
+        return _from_arrays(path, wanted)
+    if path.suffix in ARCHIVES:
+        raise ValueError(f"{path} is an archive: unpack it first, and give the .txt file inside")
+    return _from_text(path, wanted)
+
+
+def _from_text(path: Path, wanted: Set[str]) -> VectorTable:
+    table, repeated, promised = VectorTable(), [], None
+    for number, line in enumerate(read_lines(path), 1):
+        # fastText ends its lines with a space.
+        line = line.rstrip(" ")
+        place = f"{path}:{number}"
+        if not line:
+            continue
+        if table.dimension == 0:
+            header = line.split(" ")
+            if promised is None and len(header) == 2 and all(part.isdecimal() and len(part) < 10 for part in header):
+                promised, table.dimension = map(int, header)
+                continue
+            table.dimension = line.count(" ")
+            # To say at once if this is no file of vectors.
+            _numbers(line.split(" ")[1:], place)
+        word = _word(line, table.dimension, place)
+        if table.see(word, wanted, place, repeated):
+            table.rows[word] = _numbers(line[len(word) + 1 :].split(" "), place)
+    if table.words == 0:
+        raise TextError(f"{path}:1: no word vectors in it. Was it copied whole?")
+    if promised is not None and promised != table.words:
+        table.notes.append(f"{path}:1: promises {promised:,} words, there are {table.words:,}. Was it cut short?")
+    table.note_repeated(repeated)
+    return table
+
+
+def _word(line: str, dimension: int, place: str) -> str:
+    """The word of a line: all that is before its last `dimension` numbers."""
+    numbers = line.count(" ")
+    if numbers == dimension > 0:
+        return line[: line.index(" ")]
+    if numbers > dimension > 0:
+        word = line.rsplit(" ", dimension)[0]
+        if not _is_number(word[word.rindex(" ") + 1 :]):
+            return word
+    raise TextError(
+        f"{place}: expected a word and {dimension or 'its'} numbers, as on the first line, got {numbers} after "
+        f"{line.split(' ', 1)[0]!r:.60}"
+    )
+
+
+def _numbers(parts: list[str], place: str) -> np.ndarray:
+    if not parts:
+        raise TextError(f"{place}: expected a word and its numbers with a space between them, got a single word")
+    try:
+        vector = np.array([float(part) for part in parts], dtype=np.float32)
+    except (ValueError, OverflowError):
+        strange = next(part for part in parts if not _is_number(part))
+        raise TextError(f"{place}: {strange!r:.60} is not a number") from None
+    if not np.isfinite(vector).all():
+        strange = parts[int(np.isfinite(vector).argmin())]
+        raise TextError(f"{place}: {strange:.60} is not a finite number of float32")
+    return vector
+
+
+def _is_number(part: str) -> bool:
+    try:
+        float(part)
+    except ValueError:
+        return False
+    return True
+
+
+def _from_arrays(path: Path, wanted: Set[str]) -> VectorTable:
+    words, vectors = _load_arrays(path)
+    table, repeated = VectorTable(dimension=vectors.shape[1]), []
+    for number, word in enumerate(words):
+        place = f"{path}: row {number}"
+        if table.see(word, wanted, place, repeated):
+            vector = vectors[number].astype(np.float32)
+            if not np.isfinite(vector).all():
+                raise ValueError(f"{place}: the vector of {word!r:.60} has a number that is not finite")
+            table.rows[word] = vector
+    table.note_repeated(repeated)
+    return table
+
+
+def _load_arrays(path: Path) -> tuple[list[str], np.ndarray]:
+    # Opening it now gives the system's own words for a file that is missing or locked.
+    path.open("rb").close()
+    try:
+        # Without pickle, so that a file runs no code.
+        archive = np.load(path, allow_pickle=False)
+        arrays = {name: archive[name] for name in ("words_utf8", "vectors")}
+    except KeyError:
+        raise ValueError(f"{path}: expected the arrays vectors and words_utf8, got {', '.join(archive)}") from None
+    except (ValueError, IndexError, OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path}: not a .npz of plain numbers ({_one_line(error)}). Was it copied whole?") from None
+    checks: dict[str, Callable[[np.ndarray], bool]] = {
+        "words_utf8": lambda array: array.dtype == np.uint8 and array.ndim == 1,
+        "vectors": lambda array: array.dtype.kind == "f" and array.ndim == 2 and array.size > 0,
+    }
+    for name, check in checks.items():
+        if not check(arrays[name]):
+            shape, dtype = arrays[name].shape, arrays[name].dtype
+            raise ValueError(f"{path}: {name} must be {_EXPECTED[name]}, got {dtype} of shape {shape}")
+    try:
+        words = arrays["words_utf8"].tobytes().decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: words_utf8 is not UTF-8 at byte {error.start}") from None
+    if len(words) != len(arrays["vectors"]):
+        raise ValueError(f"{path}: {len(words):,} words and {len(arrays['vectors']):,} vectors; must be equal")
+    return words, arrays["vectors"]
+
+
+_EXPECTED = {"words_utf8": "bytes, uint8 (M,)", "vectors": "real numbers, (N, D)"}
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:100] or type(error).__name__

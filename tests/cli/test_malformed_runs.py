@@ -1,0 +1,206 @@
+"""Run folders that were damaged or made up: every command says so in one line."""
+
+import json
+import os
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from cli.command import here
+
+USES = (
+    ("evaluate",),
+    ("evaluate", "--json"),
+    ("generate", "--length", "3"),
+    ("score", "the cat"),
+    ("score", "the cat", "--json"),
+)
+
+
+def remove(name):
+    return lambda run: (run / name).unlink()
+
+
+def truncate(name, size):
+    return lambda run: os.truncate(run / name, size)
+
+
+def write(name, content):
+    return lambda run: (run / name).write_bytes(content)
+
+
+def change(name, **values):
+    """Other values in a JSON file; None takes one away."""
+
+    def apply(run: Path) -> None:
+        data = json.loads((run / name).read_text()) | values
+        (run / name).write_text(json.dumps({key: value for key, value in data.items() if value is not None}))
+
+    return apply
+
+
+def change_setting(**values):
+    def apply(run: Path) -> None:
+        data = json.loads((run / "training.json").read_text())
+        change("training.json", settings=data["settings"] | values)(run)
+
+    return apply
+
+
+def change_weights(work):
+    def apply(run: Path) -> None:
+        weights = load_file(run / "model.safetensors")
+        save_file({name: work(tensor) for name, tensor in weights.items()}, run / "model.safetensors")
+
+    return apply
+
+
+def checkpoints(work):
+    """The same to every checkpoint."""
+
+    def apply(run: Path) -> None:
+        for folder in (run / "checkpoint").iterdir():
+            work(folder)
+
+    return apply
+
+
+# What was done to the run, and what is said of it.
+UNUSABLE = {
+    "training.json missing": (remove("training.json"), "training.json: no such file. Is "),
+    "training.json truncated": (truncate("training.json", 100), "training.json: not sound JSON: "),
+    "training.json of another kind": (write("training.json", b"[1, 2]"), "training.json: must hold one JSON object"),
+    "training.json not UTF-8": (write("training.json", b'{"\xff": 1}'), "training.json: not UTF-8: byte 2 is 0xff."),
+    "unknown task": (change("training.json", task="dance"), "training.json: task must be one of "),
+    "no settings": (change("training.json", settings=None), "training.json: settings is missing."),
+    "unknown KEY": (change_setting(hiden_size=3), "training.json: hiden_size: no such key; did you mean hidden_size?"),
+    "KEY of another type": (change_setting(length="8"), "training.json: length: must be an integer, got '8'"),
+    "vocabulary missing": (remove("vocabulary.json"), "vocabulary.json: no such file."),
+    "vocabulary truncated": (truncate("vocabulary.json", 60), "vocabulary.json: not JSON: "),
+    "vocabulary of another run": (
+        change("vocabulary.json", tokens=["<eos>", "<unk>", "a"]),
+        "vocabulary.json: ",
+    ),
+    "vocabulary without specials": (change("vocabulary.json", specials={}), "vocabulary.json: "),
+    "vocabulary of another level": (change("vocabulary.json", kind="character"), "vocabulary.json: "),
+    "level of another vocabulary": (change_setting(level="character"), "vocabulary.json: "),
+    "config missing": (remove("config.json"), "config.json: no such file."),
+    "config truncated": (truncate("config.json", 30), "config.json: not sound JSON: "),
+    "config of another model": (change("config.json", model="Translator"), "config.json: "),
+    "config with another size": (change("config.json", hidden_size=9), ""),
+    "config with a huge size": (change("config.json", hidden_size=10**12), "config.json: "),
+    "config with another cell": (change("config.json", cell="lstm"), "config.json: "),
+    "config with nonsense": (change("config.json", hidden_size="many"), "config.json: "),
+}
+# The best model is not needed to train on.
+WITHOUT_MODEL = {
+    "weights missing": (
+        remove("model.safetensors"),
+        "model.safetensors: no such file. A run has no model before its first validation; go on: --resume.",
+    ),
+    "weights empty": (truncate("model.safetensors", 0), "model.safetensors: not a whole safetensors file: "),
+    "weights truncated": (truncate("model.safetensors", 900), "model.safetensors: not a whole safetensors file: "),
+    "weights with a huge header": (write("model.safetensors", struct.pack("<Q", 2**62)), "model.safetensors: "),
+    "weights that are no weights": (write("model.safetensors", b"\x80\x04pickle" * 99), "model.safetensors: "),
+    "weights of another shape": (
+        change_weights(lambda tensor: tensor[..., :-1].contiguous()),
+        "model.safetensors: embedding.weight has shape (13, 7), the model needs (13, 8).",
+    ),
+    "weights of another type": (
+        change_weights(torch.Tensor.double),
+        "model.safetensors: embedding.weight is float64, the model needs float32.",
+    ),
+    "weights that are no numbers": (
+        change_weights(lambda tensor: tensor * float("nan")),
+        "model.safetensors: holds NaN or infinite numbers.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), (UNUSABLE | WITHOUT_MODEL).values(), ids=UNUSABLE | WITHOUT_MODEL)
+def test_guarantee_model_files_run_no_code_using_a_malformed_run(own_run, damage, message):
+    damage(own_run)
+    told = {here(command, own_run, *arguments).mistake for command, *arguments in USES}
+    assert len(told) == 1, "every command says the same"
+    assert told.pop().startswith(f"{own_run}/{message}")
+
+
+@pytest.mark.parametrize("damage", [damage for damage, _ in UNUSABLE.values()], ids=UNUSABLE)
+def test_guarantee_model_files_run_no_code_resuming_a_malformed_run(own_run, damage):
+    damage(own_run)
+    before = {file: file.read_bytes() for file in own_run.rglob("*") if file.is_file()}
+    mistake = here("train", "language-model", "--out", own_run, "--resume", "epochs=2").mistake
+    assert mistake.startswith(f"{own_run}/")
+    assert {file: file.read_bytes() for file in own_run.rglob("*") if file.is_file()} == before
+
+
+BAD_CHECKPOINTS = {
+    "truncated": (lambda folder: os.truncate(folder / "model.safetensors", 100), "model.safetensors has 100 bytes "),
+    "changed": (
+        lambda folder: (folder / "optimizer.safetensors").write_bytes(
+            (folder / "optimizer.safetensors").read_bytes()[:-1] + b"\xff"
+        ),
+        "optimizer.safetensors is not what was written (SHA-256 differs)",
+    ),
+    "without state": (lambda folder: (folder / "state.json").unlink(), "state.json: No such file or directory"),
+    "with wrong JSON": (lambda folder: (folder / "state.json").write_text('{"format": 1'), "cannot be used: "),
+}
+
+
+@pytest.mark.parametrize(("work", "message"), BAD_CHECKPOINTS.values(), ids=BAD_CHECKPOINTS)
+def test_guarantee_crash_safe_training_when_all_checkpoints_are_broken(own_run, work, message):
+    checkpoints(work)(own_run)
+    result = here("train", "language-model", "--out", own_run, "--resume", "epochs=2")
+    assert (result.code, result.stdout) == (2, "")
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"quasirnn: no checkpoint to resume from: {own_run}/checkpoint/step-")
+    assert message in last
+    # The model itself is as good as before.
+    assert here("generate", own_run, "--length", "3").code == 0
+
+
+def test_guarantee_crash_safe_training_when_the_newest_checkpoint_is_broken(own_run):
+    newest = max((own_run / "checkpoint").iterdir())
+    os.truncate(newest / "model.safetensors", 100)
+    result = here("train", "language-model", "--out", own_run, "--resume", "epochs=2")
+    assert result.code == 0
+    assert f"Note: {newest} cannot be used: model.safetensors has 100 bytes" in result.stderr
+    assert "Resumed at step 10." in result.stderr
+
+
+def test_a_run_without_its_model_can_go_on(own_run):
+    (own_run / "model.safetensors").unlink()
+    assert here("train", "language-model", "--out", own_run, "--resume", "epochs=2").code == 0
+
+
+@pytest.mark.parametrize("command", [*USES, ("train", "--out")])
+def test_no_run_at_all(tmp_path, command):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    for name, message in (
+        ("none", "none: no such folder. `quasirnn train` makes runs, under runs/ if not told otherwise."),
+        ("file", "file: is a file. A run is the folder that `quasirnn train` made."),
+        ("folder", "folder/training.json: no such file. Is "),
+    ):
+        if command[0] != "train":
+            assert message in here(command[0], tmp_path / name, *command[1:]).mistake
+        elif name != "none":
+            assert message in here("train", "language-model", "--out", tmp_path / name, "--resume").mistake
+
+
+def test_a_run_of_another_task(own_run):
+    change("training.json", task="translation")(own_run)
+    for command, *arguments in USES:
+        assert f"{own_run}: is a run of translation" in here(command, own_run, *arguments).mistake
+    mistake = here("train", "language-model", "--out", own_run, "--resume").mistake
+    assert mistake == f"{own_run}: is a run of translation, not of language-model."
+
+
+def test_a_run_of_an_unknown_preset(own_run):
+    change("training.json", preset="speedy")(own_run)
+    for extra in ([], ["--show"]):
+        mistake = here("train", "language-model", "--out", own_run, "--resume", *extra).mistake
+        assert mistake.startswith(f"{own_run}/training.json: language-model has no preset 'speedy'.")
