@@ -12,7 +12,7 @@ from torch import nn
 
 import quasirnn
 
-FACE = ["QRNN", "QRNNLayer", "f_pool", "fo_pool", "fused_pool", "ifo_pool", "linear_recurrence"]
+FACE = ["QRNN", "QRNNLayer", "f_pool", "fo_pool", "fused_pool", "ifo_pool", "linear_recurrence", "load"]
 PACKAGES = {
     "quasirnn": FACE,
     "quasirnn.nn": ["QRNN", "LayerGates", "LayerState", "QRNNLayer", "QRNNLayerOutput"],

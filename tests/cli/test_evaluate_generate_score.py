@@ -266,7 +266,7 @@ def run_script(*arguments: object, stdin: bytes = b"", **options) -> subprocess.
 
 
 @pytest.mark.slow
-def test_the_commands_as_processes(word):
+def test_score_and_generate_as_processes(word):
     """Bytes in, bytes out, through real pipes; the same as in this process."""
     done = run_script("score", word, "--json", stdin="the café\r\nthe dog".encode())
     assert (done.returncode, done.stderr) == (0, b"")
@@ -277,6 +277,10 @@ def test_the_commands_as_processes(word):
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode() == here("generate", word, "--prompt", "the café", "--length", 20, "--seed", 1).stdout
 
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_evaluate_and_mistakes_as_processes(word):
     done = run_script("evaluate", word, "--json")
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout) == as_json("evaluate", word)
@@ -288,7 +292,7 @@ def test_the_commands_as_processes(word):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.full)], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("command", ["generate", "score"])
 def test_a_reader_who_has_had_enough_ends_the_command_quietly(word, tmp_path, command, unbuffered):
     (tmp_path / "many.txt").write_text("the cat sat\n" * 30_000)

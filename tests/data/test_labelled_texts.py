@@ -100,7 +100,9 @@ def test_the_hash_is_of_labels_and_texts_in_their_order(corpus):
     one = read([corpus(train=ROWS, **parts)]).parts["train"].sha256
     assert read([corpus("copy", train=ROWS, **parts)]).parts["train"].sha256 == one
     assert read([corpus("turned", train=ROWS[::-1], **parts)]).parts["train"].sha256 != one
-    assert read([corpus("a", train=[("a", "bc"), ("b", "c")], **{})], splits=[], classes=["a", "b"]).parts == {}
+    assert read([corpus("torn", train=[("posa", "b"), *ROWS], **parts)], splits=["train"]).parts["train"].sha256 != (
+        read([corpus("torn", train=[("pos", "ab"), *ROWS], **parts)], splits=["train"]).parts["train"].sha256
+    )
 
 
 @pytest.mark.parametrize(

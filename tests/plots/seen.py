@@ -34,5 +34,5 @@ def overlaps(figure: Figure) -> list[tuple[str, str]]:
     """Pairs of texts that share more than the hair's breadth by which boxes are larger than their letters."""
     texts = boxes(figure)
     x0, y0, x1, y1 = np.array([box.padded(-0.5).extents for _, box in texts]).T[:, :, None]
-    shared = (x0 < x1.T) & (x0.T < x1) & (y0 < y1.T) & (y0.T < y1)
+    shared = (x0 < x1.T) & (x1 > x0.T) & (y0 < y1.T) & (y1 > y0.T)
     return [(texts[a][0], texts[b][0]) for a, b in np.argwhere(np.triu(shared, 1))]

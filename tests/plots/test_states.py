@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from plots.seen import boxes, overlaps, words
+from plots.seen import overlaps, words
 from quasirnn.plots.states import channel_order, hidden_states
 
 
@@ -28,13 +28,12 @@ def test_all_words_are_there_and_none_lies_on_another(T, tmp_path, figures):
         assert written.count(shown) == text[:T].count(word)
     assert {"A title", "P(positive)", "mean f", "activation of c"} <= set(written)
     assert overlaps(figures[0]) == []
-    rows = [box for word, box in boxes(figures[0]) if word in text]
-    assert len({round(box.y0) for box in rows}) >= min(T, 90) * 0.9
     # A page: neither a tower nor a street.
     width, height = figures[0].get_size_inches()
     assert 0.05 < height / width < 1.6
 
 
+@pytest.mark.slow
 def test_a_book_keeps_its_rows_and_loses_words(tmp_path, figures):
     draw(tmp_path / "states.svg", ["word"] * 3000, H=2)
     count = words(tmp_path / "states.svg").count("word")

@@ -36,7 +36,7 @@ class LengthBatches:
     batches, so that none is left over and none is tiny: all have batch_size rows or a few less, at most one apart.
 
     Of several ranks each has every world_size-th row of a batch, so that the ranks together have the batch of one
-    process, the same number of batches, and about the same work.
+    process, the same number of batches, and about the same work. Every rank has a row of every batch.
 
     >>> sequences = [torch.ones(length, dtype=torch.int64) for length in (3, 1, 2, 4)]
     >>> batches = LengthBatches(sequences, torch.tensor([0, 1, 0, 1]), batch_size=2, padding=0)
@@ -70,13 +70,13 @@ class LengthBatches:
         _check_sequences("LengthBatches", sequences, labels, batch_size, max_length)
         if not 0 <= rank < world_size:
             raise ValueError(f"LengthBatches: rank must be 0 to world_size - 1 = {world_size - 1}, got {rank}")
-        self.steps = -(-len(sequences) // batch_size)
-        smallest = len(sequences) // self.steps
-        if smallest < world_size:
+        if min(batch_size, len(sequences)) < world_size:
             raise ValueError(
                 f"LengthBatches: {len(sequences)} sequences in batches of {batch_size} cannot be divided over "
                 f"{world_size} ranks; every rank needs a row of every batch. A larger batch_size?"
             )
+        # The second where a batch would be smaller than the number of ranks: it has a few rows more instead.
+        self.steps = min(-(-len(sequences) // batch_size), len(sequences) // world_size)
         self.sequences, self.labels, self.padding, self.max_length = sequences, labels, padding, max_length
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self.lengths = _lengths(sequences, max_length)

@@ -93,7 +93,8 @@ def _word(line: str, dimension: int, place: str) -> str:
         return line[: line.index(" ")]
     if numbers > dimension > 0:
         word = line.rsplit(" ", dimension)[0]
-        if not _is_number(word[word.rindex(" ") + 1 :]):
+        last = word[word.rindex(" ") + 1 :]
+        if last and not _is_number(last):
             return word
     raise TextError(
         f"{place}: expected a word and {dimension or 'its'} numbers, as on the first line, got {numbers} after "
@@ -105,8 +106,9 @@ def _numbers(parts: list[str], place: str) -> np.ndarray:
     if not parts:
         raise TextError(f"{place}: expected a word and its numbers with a space between them, got a single word")
     try:
-        vector = np.array([float(part) for part in parts], dtype=np.float32)
-    except (ValueError, OverflowError):
+        with np.errstate(over="ignore"):
+            vector = np.array([float(part) for part in parts]).astype(np.float32)
+    except ValueError:
         strange = next(part for part in parts if not _is_number(part))
         raise TextError(f"{place}: {strange!r:.60} is not a number") from None
     if not np.isfinite(vector).all():
@@ -138,16 +140,16 @@ def _from_arrays(path: Path, wanted: Set[str]) -> VectorTable:
 
 
 def _load_arrays(path: Path) -> tuple[list[str], np.ndarray]:
-    # Opening it now gives the system's own words for a file that is missing or locked.
-    path.open("rb").close()
-    try:
-        # Without pickle, so that a file runs no code.
-        archive = np.load(path, allow_pickle=False)
-        arrays = {name: archive[name] for name in ("words_utf8", "vectors")}
-    except KeyError:
-        raise ValueError(f"{path}: expected the arrays vectors and words_utf8, got {', '.join(archive)}") from None
-    except (ValueError, IndexError, OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path}: not a .npz of plain numbers ({_one_line(error)}). Was it copied whole?") from None
+    with path.open("rb") as stream:
+        try:
+            # Without pickle, so that a file runs no code.
+            archive = np.load(stream, allow_pickle=False)
+            arrays = {name: archive[name] for name in ("words_utf8", "vectors")}
+        except KeyError:
+            raise ValueError(f"{path}: expected the arrays vectors and words_utf8, got {', '.join(archive)}") from None
+        except (ValueError, IndexError, OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+            reason = " ".join(str(error).split())[:100] or type(error).__name__
+            raise ValueError(f"{path}: not a .npz of plain numbers ({reason}). Was it copied whole?") from None
     checks: dict[str, Callable[[np.ndarray], bool]] = {
         "words_utf8": lambda array: array.dtype == np.uint8 and array.ndim == 1,
         "vectors": lambda array: array.dtype.kind == "f" and array.ndim == 2 and array.size > 0,
@@ -166,7 +168,3 @@ def _load_arrays(path: Path) -> tuple[list[str], np.ndarray]:
 
 
 _EXPECTED = {"words_utf8": "bytes, uint8 (M,)", "vectors": "real numbers, (N, D)"}
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:100] or type(error).__name__
