@@ -294,6 +294,29 @@ def test_what_ended_a_run_is_what_lets_it_go_on(texts, tmp_path, limit, step, hi
         assert here(*TRAIN, "--out", run, "--resume", hint).stderr.count("Nothing left to do") == 0
 
 
+@pytest.fixture
+def _another_precision():
+    """Accelerate keeps one for the whole process."""
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.mark.usefixtures("_another_precision")
+@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
+def test_guarantee_exact_resume_in_half_the_bits(texts, tmp_path, cell):
+    half = ["--data", texts, "--cell", cell, *keys("precision=bfloat16", "schedule=constant")]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert here(*TRAIN, "--out", whole, *half).code == 0
+    for limit in ("max_steps=5", "max_steps=8", "max_steps=none"):
+        assert here(*TRAIN, "--out", parts, "--resume", *half, limit).code == 0
+    assert [r["step"] for r in read_metrics(parts / "metrics.jsonl") if r["event"] == "resume"] == [5, 8]
+    assert hashes(parts) == hashes(whole)
+    assert here("evaluate", parts, "--json").code == 0
+
+
 def test_early_stopping_ends_a_run_for_good(texts, tmp_path):
     run = tmp_path / "run"
     first = here(*TRAIN, "--data", texts, "--out", run, *keys("epochs=9", "patience=1", "learning_rate=1"))

@@ -1,4 +1,4 @@
-"""IMDb itself, and GloVe, where they are: QUASIRNN_DATA names the folder that holds imdb/ (or aclImdb/) and the vectors."""
+"""IMDb and GloVe, where they are: QUASIRNN_DATA names the folder that holds imdb/ or aclImdb/, and the vectors."""
 
 import os
 from collections import Counter

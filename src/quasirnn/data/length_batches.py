@@ -41,7 +41,7 @@ class LengthBatches:
     >>> sequences = [torch.ones(length, dtype=torch.int64) for length in (3, 1, 2, 4)]
     >>> batches = LengthBatches(sequences, torch.tensor([0, 1, 0, 1]), batch_size=2, padding=0)
     >>> [sorted(batch.lengths.tolist()) for batch in batches.epoch(0)]
-    [[3, 4], [1, 2]]
+    [[1, 2], [3, 4]]
 
     Args:
         sequences: of token numbers, each (T,), int64, T at least 1.

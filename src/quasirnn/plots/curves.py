@@ -167,7 +167,8 @@ def _axes(
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
     last = max(float(part.max()) for curve in curves for part in (curve.valid_epochs, curve.train_epochs) if len(part))
-    panel.set_xlim(0, 1.03 * last if last > 0 else 1)
+    # The best is often the last: room for its value.
+    panel.set_xlim(0, 1.1 * last if last > 0 else 1)
     panel.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10], integer=last > 2))
     panel.set_xlabel("epoch")
     panel.set_ylabel(figure)

@@ -73,7 +73,8 @@ class Obstacles:
         self._pixels.append(np.column_stack([circle, np.full(len(circle), 5.0)]))
 
     def place(self, x: float, y: float, words: str, **look: Any) -> "Annotation":
-        """Write words near a point in data coordinates, where they cover least."""
+        """Write words near a point in data coordinates, where they cover least; rather near it than quite alone."""
+        point = self.panel.transData.transform((x, y))
         text = self.panel.annotate(
             words, (x, y), xytext=(0, 0), textcoords="offset points", annotation_clip=False, **look
         )
@@ -85,7 +86,10 @@ class Obstacles:
                 text.set(**sides)
                 text.xyann = offset
                 box = text.get_window_extent()
-                cost = self._cost(box)
+                # Words that stand away have a line to their point, which must not cross other words.
+                line = point + np.linspace(0, 1, 20)[:, None] * np.array(offset) * self.points
+                crossed = sum(other.count_contains(line) > 0 for other in self._words)
+                cost = self._cost(box) + 1000 * crossed + 0.5 * (distance - DISTANCES[0])
                 if best is None or cost < best[0]:
                     best = (cost, offset, sides, box)
             if best[0] == 0:
@@ -95,6 +99,8 @@ class Obstacles:
         self._words.append(box)
         if max(map(abs, text.xyann)) > DISTANCES[0]:
             self._lead(x, y, text)
+            line = np.linspace(point, point + np.array(text.xyann) * self.points, 20)
+            self._pixels.append(np.column_stack([line, np.full(20, 5.0)]))
         return text
 
     def _cost(self, box: "Bbox") -> float:
