@@ -17,6 +17,7 @@ import torch
 from torch import distributed
 
 from cli.command import LAUNCHER, SCRIPT, Process, here
+from quasirnn.cli import training_display
 from quasirnn.data.language_corpus import BUILT_IN
 from quasirnn.tasks.language_model_settings import LanguageModelSettings
 from quasirnn.training import checkpoint
@@ -135,6 +136,17 @@ def test_a_terminal_sees_a_bar_and_all_lines(texts, tmp_path, monkeypatch):
     for words in ("epoch 1/1, step ", " tokens/s", " left", "validation loss", f"Run: {tmp_path}/[run]"):
         assert words in result.stderr
     assert "\x1b[" in result.stderr
+
+
+def test_a_log_gets_a_sign_of_life_now_and_then(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(training_display.Lines, "every", 0.0)
+    lines = here(*TRAIN, "--data", texts, "--out", tmp_path / "run", *keys()).stderr.splitlines()
+    signs = [line for line in lines if line.startswith("epoch 1/1, step ")]
+    assert len(signs) == 14
+    for word in ("step 14/14", "loss 2.", " tokens/s", "0:00 left"):
+        assert word in signs[-1]
+    assert "epoch 1/1, validating 1/1" in lines
+    assert training_display.duration(3 * 3600 + 62) == "3:01:02"
 
 
 def test_show_prints_every_key_as_it_could_be_given_and_makes_nothing(texts, tmp_path, monkeypatch):

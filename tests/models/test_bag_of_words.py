@@ -56,7 +56,7 @@ def test_another_order():
 @pytest.mark.slow
 @pytest.mark.parametrize(("order", "bar"), [(1, 0.85), (2, 0.90)])
 def test_the_built_in_reviews_need_order(order, bar):
-    """Neither is far below what it could be: fitted to convergence, with the best of several penalties."""
+    """And no straw man: the best of several penalties on validation."""
     splits = labelled_corpus.load().splits
     train, valid, test = ((splits[name].ids, splits[name].labels) for name in ("train", "valid", "test"))
     model = fit_best(train, valid, classes=2, order=order)

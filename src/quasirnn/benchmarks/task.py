@@ -218,10 +218,11 @@ def summarise(cells: list[Cell]) -> list[Figure]:
     pairs = zip(lstm["steps"]["seconds"], qrnn["steps"]["seconds"], strict=True)
     ratios = [theirs / ours for theirs, ours in pairs]
     low, high = median_interval(ratios)
+    interval = "95 % interval" if len(ratios) >= 6 else "too few for an interval,"
     figures = [
         Figure.above("speed, QRNN / nn.LSTM: median of the pairs", statistics.median(ratios), 1.0),
-        Figure("speed, QRNN / nn.LSTM: 95 % interval from", low),
-        Figure("speed, QRNN / nn.LSTM: 95 % interval to", high),
+        Figure(f"speed, QRNN / nn.LSTM: {interval} from", low),
+        Figure(f"speed, QRNN / nn.LSTM: {interval} to", high),
         Figure(
             "speed, QRNN / nn.LSTM: all steps together",
             qrnn["items_per_second"]["all"] / lstm["items_per_second"]["all"],
