@@ -45,7 +45,7 @@ def _plain(logits: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tenso
 
 
 @torch.library.register_fake("quasirnn::softmax_loss", lib=_library)
-def _(logits, bias, targets):
+def _shapes(logits: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     dtype = state_type(logits.dtype)
     return logits.new_empty(logits.shape[0], dtype=dtype), logits.new_empty(logits.shape[1], dtype=dtype)
 
