@@ -131,6 +131,8 @@ def test_training_teaches(texts, tmp_path):
 
 def test_a_terminal_sees_a_bar_and_all_lines(texts, tmp_path, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
     result = here(*TRAIN, "--data", texts, "--out", tmp_path / "[run]", *keys())
     assert result.code == 0
     for words in ("epoch 1/1, step ", " tokens/s", " left", "validation loss", f"Run: {tmp_path}/[run]"):
