@@ -177,6 +177,7 @@ def measure_memory(
         "preset": training.preset,
         "cell": training.settings.cell,
         "overrides": list(request.overrides),
+        "options": dict(request.options),
         "steps": plan.memory_steps,
         "device": setting.device,
         "threads": torch.get_num_threads(),

@@ -21,7 +21,9 @@ from quasirnn.tasks.training_run import Request
 
 def measure(asked: dict[str, Any]) -> dict[str, Any]:
     task, device = find_task(asked["task"]), asked["device"]
-    request = Request(data=asked["data"], preset=asked["preset"], overrides=asked["overrides"])
+    request = Request(
+        data=asked["data"], preset=asked["preset"], overrides=asked["overrides"], options=asked["options"]
+    )
     training = configure_cell(task, request, asked["cell"], device)
     prepared = task.prepare(training.settings, training.data)
     steps = TrainingSteps(task, training, prepared, device)

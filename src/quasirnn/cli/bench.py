@@ -157,7 +157,7 @@ def train_step(
 
 @app.command(name="task")
 def task_steps(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="As for train: language-model.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="As for train: sentiment or language-model.")],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Change settings, as for train; for both where both have them."),
@@ -169,6 +169,7 @@ def task_steps(
     preset: Annotated[
         str | None, typer.Option(metavar="NAME", help="As for train. If not given: what suits the data.")
     ] = None,
+    vectors: Annotated[str | None, typer.Option(metavar="FILE", help="As for train.")] = None,
     steps: Annotated[
         int | None, typer.Option(help="Steps of each that count. [default: 200; with --quick 20]", min=1)
     ] = None,
@@ -194,7 +195,12 @@ def task_steps(
         from quasirnn.tasks.tasks import find_task
         from quasirnn.tasks.training_run import Request
 
-        request = Request(data=data or [], preset=preset, overrides=overrides or [])
+        request = Request(
+            data=data or [],
+            preset=preset,
+            overrides=overrides or [],
+            options={} if vectors is None else {"vectors": vectors},
+        )
         # The seed is one of the KEYs.
         options = Options(quick, threads, 1, device, output, plot, json)
         execute("task", options, {"steps": steps}, task=find_task(task), request=request)

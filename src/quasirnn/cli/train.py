@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="language-model.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="sentiment or language-model.")],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
@@ -27,8 +27,9 @@ def train(
         list[str] | None,
         typer.Option(
             metavar="DIR",
-            help="A folder with train, valid and test (ptb/, wikitext-2/, or your own .txt files), or one text file; "
-            "may be given several times. Without it: the built-in corpus.",
+            help="A folder with train, valid and test, or one file; may be given several times. Language model: ptb/, "
+            "wikitext-2/, or your own .txt files. Sentiment: aclImdb/, or your own .tsv, .csv or .jsonl files with "
+            "label and text. Without it: the built-in corpus.",
         ),
     ] = None,
     preset: Annotated[
@@ -46,6 +47,10 @@ def train(
     cell: Annotated[
         str | None, typer.Option(metavar="qrnn|lstm", help="lstm trains an LSTM of equal size. [default: qrnn]")
     ] = None,
+    vectors: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Sentiment: word vectors to start from, GloVe's .txt or an .npz."),
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the settings that would be used, and leave.")] = False,
 ) -> None:
     """Train a model: a run that can be stopped at any moment (Ctrl-C) and continued with --resume.
@@ -56,6 +61,8 @@ def train(
     Examples:
 
     quasirnn train language-model
+
+    quasirnn train sentiment --data aclImdb --vectors glove.6B.100d.txt --out runs/imdb
 
     quasirnn train language-model --data ptb --out runs/ptb
 
@@ -69,7 +76,15 @@ def train(
         from quasirnn.tasks.training_run import train as run_training
 
         chosen = find_task(task)
-        request = Request(data=data or [], preset=preset, cell=cell, out=out, resume=resume, overrides=overrides or [])
+        request = Request(
+            data=data or [],
+            preset=preset,
+            cell=cell,
+            out=out,
+            resume=resume,
+            overrides=overrides or [],
+            options={} if vectors is None else {"vectors": vectors},
+        )
         if show:
             show_settings(chosen, request, configure)
             return

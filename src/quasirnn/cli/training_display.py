@@ -66,11 +66,14 @@ class Live(Lines):
         self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def progress(self, progress: "Progress") -> None:
+        # The bar draws itself some ten times a second; an epoch that is over sooner is seen all the same.
+        epoch_ends = progress.phase == "train" and progress.position == progress.steps_per_epoch
         self.bar.update(
             self.task,
             completed=progress.step,
             total=progress.total_steps,
             description=describe(progress, self.unit),
+            refresh=epoch_ends,
         )
 
 
@@ -116,5 +119,8 @@ def figures_of(record: dict[str, Any]) -> dict[str, float]:
 
 
 def describe_corpus(corpus: dict[str, Any]) -> str:
-    parts = ", ".join(f"{name} {split['tokens']:,}" for name, split in corpus["splits"].items())
-    return f"{corpus['name']}: {parts} {corpus['level']}s, vocabulary {corpus['vocabulary']:,}"
+    """A line on what is trained on: texts where they are counted, tokens otherwise."""
+    unit = "texts" if all("texts" in split for split in corpus["splits"].values()) else "tokens"
+    parts = ", ".join(f"{name} {split[unit]:,}" for name, split in corpus["splits"].items())
+    shown = unit if unit == "texts" else f"{corpus['level']}s"
+    return f"{corpus['name']}: {parts} {shown}, vocabulary {corpus['vocabulary']:,}"

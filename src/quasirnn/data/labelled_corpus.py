@@ -12,6 +12,7 @@ from torch import Tensor
 
 from quasirnn.data import reviews
 from quasirnn.data.corpus_files import SPLITS, canonical
+from quasirnn.data.errors import DataError
 from quasirnn.data.labelled_counts import LabelledCounts
 from quasirnn.data.labelled_texts import LabelledPart, LabelledTexts, read
 from quasirnn.data.review_tokens import tokenise
@@ -119,7 +120,7 @@ def load(
     else:
         texts = built_in(needed)
         if classes is not None and tuple(classes) != texts.classes:
-            raise ValueError(
+            raise DataError(
                 f"the built-in reviews have the classes {', '.join(texts.classes)}, not {', '.join(classes)}; "
                 f"name the folder of the texts"
             )
@@ -133,7 +134,7 @@ def load(
 def built_in(splits: Sequence[str] = SPLITS) -> LabelledTexts:
     """The reviews that the grammar of `reviews` writes."""
     if strangers := [split for split in splits if split not in SPLITS]:
-        raise ValueError(f"the built-in reviews have the splits {', '.join(SPLITS)}, not {strangers[0]!r}")
+        raise DataError(f"the built-in reviews have the splits {', '.join(SPLITS)}, not {strangers[0]!r}")
     written = reviews.load(sizes={split: reviews.SIZES[split] for split in splits})
     parts = {
         split: LabelledPart([review.label for review in each], [review.text for review in each])

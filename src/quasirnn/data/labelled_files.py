@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quasirnn.data.corpus_files import ARCHIVES, SPLITS, SYNONYMS, CorpusFiles
+from quasirnn.data.errors import DataError
 from quasirnn.data.labelled_rows import SUFFIXES, class_folders
 
 IMDB = "imdb"
@@ -30,7 +31,7 @@ def find_labelled(paths: Sequence[str | Path], **stems: str | None) -> list[Corp
     for split, stem in given.items():
         if not any(_candidates(each.path, stem) for each in found):
             folder = found[0].path
-            raise ValueError(f"{split}={stem}: {folder} has no file of that name; {listing(folder)}")
+            raise DataError(f"{split}={stem}: {folder} has no file of that name; {listing(folder)}")
     return found
 
 
@@ -63,7 +64,7 @@ def _find(path: Path, stems: dict[str, str]) -> CorpusFiles:
         # Opening it now gives the system's own words for a file that is missing or locked.
         path.open("rb").close()
         if path.suffix in ARCHIVES:
-            raise ValueError(f"{path} is an archive: unpack it first, and give the folder")
+            raise DataError(f"{path} is an archive: unpack it first, and give the folder")
         return CorpusFiles(path.stem, path, {"train": path}, None)
     folder = _choose_folder(path, stems)
     files = _files(folder, stems)
@@ -71,7 +72,7 @@ def _find(path: Path, stems: dict[str, str]) -> CorpusFiles:
         alone = [file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES]
         if len(alone) != 1:
             remedy = "say which is which: train=STEM valid=STEM test=STEM" if alone else "expected train.tsv"
-            raise ValueError(f"{folder} has no labelled texts under a known name; {listing(folder)}; {remedy}")
+            raise DataError(f"{folder} has no labelled texts under a known name; {listing(folder)}; {remedy}")
         files["train"] = alone[0]
     name = folder.resolve().name
     is_imdb = name.lower() == FOLDER or files.get("train", files.get("test")) in _packed(folder)
@@ -85,7 +86,7 @@ def _choose_folder(path: Path, stems: dict[str, str]) -> Path:
         return path
     inside = [child for child in sorted(path.iterdir()) if child.is_dir() and _files(child, stems)]
     if len(inside) > 1:
-        raise ValueError(f"{path} holds several corpora; give one of them: {_some([str(child) for child in inside])}")
+        raise DataError(f"{path} holds several corpora; give one of them: {_some([str(child) for child in inside])}")
     return inside[0] if inside else path
 
 
@@ -103,7 +104,7 @@ def _one(folder: Path, split: str, *names: str) -> list[Path]:
     there = [file for name in names for file in _candidates(folder, name)]
     if len(there) > 1:
         choices = " or ".join(f"{split}={file.name}" for file in there)
-        raise ValueError(f"{folder} holds {_some([file.name for file in there])}; say which it is: {choices}")
+        raise DataError(f"{folder} holds {_some([file.name for file in there])}; say which it is: {choices}")
     return there
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from quasirnn.data.comma_separated import read_records
+from quasirnn.data.errors import DataError
 from quasirnn.data.review_tokens import is_blank
 from quasirnn.data.text_files import TextError, read_lines, read_text
 
@@ -53,7 +54,7 @@ def read_rows(path: Path) -> Iterator[Row]:
         ".jsonl": _from_json,
     }
     if path.suffix.lower() not in by_suffix:
-        raise ValueError(f"{path}: labelled texts are read from {', '.join(by_suffix)} files, not from {path.suffix!r}")
+        raise DataError(f"{path}: labelled texts are read from {', '.join(by_suffix)} files, not from {path.suffix!r}")
     return by_suffix[path.suffix.lower()](path)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from quasirnn.data import labelled_counts
 from quasirnn.data.corpus_files import SPLITS, CorpusFiles, canonical
+from quasirnn.data.errors import DataError
 from quasirnn.data.labelled_files import find_labelled, find_labelled_part, listing
 from quasirnn.data.labelled_rows import read_rows
 from quasirnn.data.stratified import hold_out
@@ -116,7 +117,7 @@ def _read_train(found: Sequence[CorpusFiles], classes: Sequence[str] | None, dif
             _compare(each, "train", read_parts[-1], differences)
     if not read_parts:
         folder = found[0].path
-        raise ValueError(f"{folder} has no training part; {listing(folder)}; say which it is: train=STEM")
+        raise DataError(f"{folder} has no training part; {listing(folder)}; say which it is: train=STEM")
     whole = LabelledPart(
         [label for part in read_parts for label in part.labels],
         [text for part in read_parts for text in part.texts],
@@ -124,12 +125,12 @@ def _read_train(found: Sequence[CorpusFiles], classes: Sequence[str] | None, dif
     )
     different = len(set(whole.labels))
     if different == 1 and classes is None:
-        raise ValueError(
+        raise DataError(
             f"{whole.files[0]}: all {len(whole.texts):,} texts have the label {whole.labels[0]!r:.60}; "
             f"a classifier needs two classes or more"
         )
     if different > max(MANY_CLASSES, len(whole.texts) / 2):
-        raise ValueError(
+        raise DataError(
             f"{whole.files[0]}: {len(whole.texts):,} texts have {different:,} different labels, such as "
             f"{whole.labels[0]!r:.60}. Are the columns in the order label, text? A first row may name them"
         )
@@ -140,7 +141,7 @@ def _read_one(found: Sequence[CorpusFiles], split: str, classes: Sequence[str], 
     file = find_labelled_part(found, split)
     if file is None:
         folder = found[0].path
-        raise ValueError(f"{folder} has no split {split!r}: neither train, valid or test nor a file; {listing(folder)}")
+        raise DataError(f"{folder} has no split {split!r}: neither train, valid or test nor a file; {listing(folder)}")
     part = _read_file(file, classes)
     for each in found:
         if each.files.get(split) == file:
@@ -167,7 +168,7 @@ def _hold_out(whole: LabelledPart, missing: list[str], seed: int, notes: list[st
     try:
         rows = hold_out(whole.labels, whole.texts, missing, seed)
     except ValueError as error:
-        raise ValueError(f"{whole.files[0]}: {error}") from None
+        raise DataError(f"{whole.files[0]}: {error}") from None
     held_out = len(whole.texts) - len(rows["train"])
     notes.append(
         f"{' and '.join(missing)}: no such file, so held out of train ({held_out:,} of {len(whole.texts):,} texts, "

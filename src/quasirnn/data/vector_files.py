@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from quasirnn.data.corpus_files import ARCHIVES
+from quasirnn.data.errors import DataError
 from quasirnn.data.text_files import TextError, read_lines
 
 
@@ -55,7 +56,7 @@ def read_vectors(path: str | Path, wanted: Set[str]) -> VectorTable:
     if path.suffix == ".npz":
         return _from_arrays(path, wanted)
     if path.suffix in ARCHIVES:
-        raise ValueError(f"{path} is an archive: unpack it first, and give the .txt file inside")
+        raise DataError(f"{path} is an archive: unpack it first, and give the .txt file inside")
     return _from_text(path, wanted)
 
 
@@ -133,7 +134,7 @@ def _from_arrays(path: Path, wanted: Set[str]) -> VectorTable:
         if table.see(word, wanted, place, repeated):
             vector = vectors[number].astype(np.float32)
             if not np.isfinite(vector).all():
-                raise ValueError(f"{place}: the vector of {word!r:.60} has a number that is not finite")
+                raise DataError(f"{place}: the vector of {word!r:.60} has a number that is not finite")
             table.rows[word] = vector
     table.note_repeated(repeated)
     return table
@@ -146,10 +147,10 @@ def _load_arrays(path: Path) -> tuple[list[str], np.ndarray]:
             archive = np.load(stream, allow_pickle=False)
             arrays = {name: archive[name] for name in ("words_utf8", "vectors")}
         except KeyError:
-            raise ValueError(f"{path}: expected the arrays vectors and words_utf8, got {', '.join(archive)}") from None
+            raise DataError(f"{path}: expected the arrays vectors and words_utf8, got {', '.join(archive)}") from None
         except (ValueError, IndexError, OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
             reason = " ".join(str(error).split())[:100] or type(error).__name__
-            raise ValueError(f"{path}: not a .npz of plain numbers ({reason}). Was it copied whole?") from None
+            raise DataError(f"{path}: not a .npz of plain numbers ({reason}). Was it copied whole?") from None
     checks: dict[str, Callable[[np.ndarray], bool]] = {
         "words_utf8": lambda array: array.dtype == np.uint8 and array.ndim == 1,
         "vectors": lambda array: array.dtype.kind == "f" and array.ndim == 2 and array.size > 0,
@@ -157,13 +158,13 @@ def _load_arrays(path: Path) -> tuple[list[str], np.ndarray]:
     for name, check in checks.items():
         if not check(arrays[name]):
             shape, dtype = arrays[name].shape, arrays[name].dtype
-            raise ValueError(f"{path}: {name} must be {_EXPECTED[name]}, got {dtype} of shape {shape}")
+            raise DataError(f"{path}: {name} must be {_EXPECTED[name]}, got {dtype} of shape {shape}")
     try:
         words = arrays["words_utf8"].tobytes().decode().split("\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: words_utf8 is not UTF-8 at byte {error.start}") from None
+        raise DataError(f"{path}: words_utf8 is not UTF-8 at byte {error.start}") from None
     if len(words) != len(arrays["vectors"]):
-        raise ValueError(f"{path}: {len(words):,} words and {len(arrays['vectors']):,} vectors; must be equal")
+        raise DataError(f"{path}: {len(words):,} words and {len(arrays['vectors']):,} vectors; must be equal")
     return words, arrays["vectors"]
 
 

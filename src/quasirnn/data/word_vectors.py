@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quasirnn.data.errors import DataError
 from quasirnn.data.vector_files import VectorTable, read_vectors
 from quasirnn.data.vocabulary import Vocabulary
 
@@ -63,14 +64,14 @@ def load(
     words = [token for token in vocabulary.tokens if token not in special]
     table = read_vectors(path, {form for word in words for form in (word, word.lower())})
     if dimension is not None and dimension != table.dimension:
-        raise ValueError(
+        raise DataError(
             f"{path}: its vectors have {table.dimension} numbers, the model wants {dimension}. "
             f"Another file, or embedding_size={table.dimension}?"
         )
     uncased = table.cased <= STRAY_CASED * table.words
     rows = {word: row for word in words if (row := _look_up(word, table, uncased)) is not None}
     if not rows:
-        raise ValueError(f"{path}: none of its {table.words:,} words is one of the {len(words):,} of the texts")
+        raise DataError(f"{path}: none of its {table.words:,} words is one of the {len(words):,} of the texts")
 
     found = torch.tensor([token in rows for token in vocabulary.tokens])
     known = torch.stack([torch.from_numpy(rows[token]) for token in vocabulary.tokens if token in rows])

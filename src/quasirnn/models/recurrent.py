@@ -91,3 +91,25 @@ class DenseLSTM(nn.Module):
     def reset_parameters(self) -> None:
         for layer in self.layers:
             layer.reset_parameters()
+
+
+@torch.no_grad()
+def start_orthogonal(rnn: nn.Module) -> None:
+    """Start LSTM layers as is often advised, in place of PyTorch's uniform numbers.
+
+    Orthogonal recurrent matrices for each gate, Glorot-uniform input matrices, biases zero but for the forget gate's
+    sum, which is 1.
+    """
+    for layer in (each for each in rnn.modules() if isinstance(each, nn.LSTM)):
+        for name, parameter in layer.named_parameters():
+            if name.startswith("weight_hh"):
+                for gate in parameter.chunk(4):
+                    nn.init.orthogonal_(gate)
+            elif name.startswith("weight_ih"):
+                for gate in parameter.chunk(4):
+                    nn.init.xavier_uniform_(gate)
+            else:
+                parameter.zero_()
+                if name.startswith("bias_ih"):
+                    # i, f, g, o
+                    parameter.chunk(4)[1].fill_(1.0)

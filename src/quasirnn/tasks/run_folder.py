@@ -13,7 +13,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +30,15 @@ from quasirnn.models.checked_files import ModelFileError, check_file, read_json,
 from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.typed_values import Unfit, as_type, is_broken, one_line, shown
 from quasirnn.ops import backends
-from quasirnn.tasks.settings import SettingsError, TaskSettings, apply_overrides, contradictions, from_json, to_json
+from quasirnn.tasks.settings import (
+    NO_OPTIONS,
+    SettingsError,
+    TaskSettings,
+    apply_overrides,
+    contradictions,
+    from_json,
+    to_json,
+)
 from quasirnn.training import files
 from quasirnn.training.metrics import read_metrics
 
@@ -303,6 +311,7 @@ def resumed(
     cell: str | None = None,
     data: Sequence[str] = (),
     overrides: Sequence[str] = (),
+    options: Mapping[str, str] = NO_OPTIONS,
 ) -> Training[S]:
     """What to continue with: `saved`, with the limits that may change; None and nothing stand for what is saved.
 
@@ -318,10 +327,10 @@ def resumed(
     if data and [Path(folder).resolve() for folder in data] != [Path(folder).resolve() for folder in saved.data]:
         before = " ".join(saved.data) or "the built-in corpus"
         mistakes.append(f"--data: the run was started with {before}, not {' '.join(data)}")
-    mistakes += contradictions(saved.settings, overrides)
+    mistakes += contradictions(saved.settings, overrides, options)
     settings = saved.settings
     try:
-        settings = apply_overrides(settings, overrides)
+        settings = apply_overrides(settings, overrides, options)
     except SettingsError as error:
         mistakes += error.mistakes
     if mistakes:

@@ -11,12 +11,12 @@ from quasirnn.tasks.settings import Preset, TaskSettings, setting
 class SentimentSettings(TaskSettings):
     """What a classifier is trained with, besides what every task has."""
 
+    lowercase: bool = setting(False, help="put the text in lower case", group="data")
     max_vocabulary: int | None = setting(
         None, help="keep only so many words, the most frequent", group="data", at_least=3
     )
     min_count: int = setting(2, help="read rarer words as unknown", group="data", at_least=1)
     max_length: int | None = setting(None, help="cut longer texts; none: read them whole", group="data", at_least=1)
-    valid_share: float = setting(0.1, help="held out of train where there is no valid", group="data", above=0, below=1)
     train: str | None = setting(None, help="stem of the training file", group="data")
     valid: str | None = setting(None, help="stem of the validation file", group="data")
     test: str | None = setting(None, help="stem of the test file", group="data")
@@ -30,6 +30,9 @@ class SentimentSettings(TaskSettings):
         at_most=65_536,
     )
     dense: bool = setting(True, help="every layer sees all layers before it", group="model")
+    lstm_start: Literal["uniform", "orthogonal"] | None = setting(
+        None, help="uniform: PyTorch's own; orthogonal: with forget gates open", group="model", cells=("lstm",)
+    )
 
     optimizer: Literal["rmsprop", "adamw"] = setting("adamw", help="the rule of the update", group="optimisation")
     weight_decay: float = setting(0.0, help="decoupled, of adamw's matrices", group="optimisation", at_least=0)
@@ -45,6 +48,9 @@ class SentimentSettings(TaskSettings):
         if self.l2 and self.optimizer == "adamw":
             yield "l2: adamw has its own; give weight_decay, or optimizer=rmsprop"
 
+
+# What the equal LSTM has besides.
+LSTM = {"lstm": {"lstm_start": "uniform"}}
 
 DEMO = Preset(
     "demo",
@@ -62,6 +68,7 @@ DEMO = Preset(
         min_count=1,
         checkpoint_every=300,
     ),
+    by_cell=LSTM,
 )
 
 PAPER = Preset(
@@ -82,6 +89,7 @@ PAPER = Preset(
         patience=3,
         checkpoint_every=200,
     ),
+    by_cell=LSTM,
     notes={
         "hidden_size": "paper 3.1",
         "num_layers": "paper 3.1",
@@ -101,7 +109,8 @@ PAPER = Preset(
         "embedding_size": "that of --vectors; the paper has GloVe of 300, cased",
         "min_count": "ours: not said",
         "max_length": "ours: reviews are read whole",
-        "valid_share": "ours: the paper does not say how large its development set is",
+        "valid": "ours: a tenth of train, by seed; the paper does not say how it chose",
+        "lowercase": "ours: words keep their case, and start from the vector of the lower-case word if need be",
     },
 )
 
@@ -122,6 +131,7 @@ FAST = Preset(
         precision="bfloat16",
         checkpoint_every=200,
     ),
+    by_cell=LSTM,
 )
 
 PRESETS = {preset.name: preset for preset in (DEMO, PAPER, FAST)}

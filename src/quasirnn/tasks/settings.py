@@ -26,6 +26,7 @@ CELLS = ("qrnn", "lstm")
 GROUPS = ("data", "model", "optimisation", "run")
 # What may differ from training.json when a run is resumed.
 MAY_CHANGE = ("epochs", "max_steps", "max_minutes", "checkpoint_every")
+NO_OPTIONS: Mapping[str, str] = {}
 WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 # Digits with _ between them, a fraction, an exponent: what int and float both read, in ASCII.
 NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -178,13 +179,13 @@ class Preset(Generic[S]):
         return dataclasses.replace(self.qrnn, **(changes | {"cell": cell} | dict(self.by_cell.get(cell, {}))))
 
 
-def apply_overrides(settings: S, overrides: Sequence[str]) -> S:
-    """Settings changed by ["key=value", ...].
+def apply_overrides(settings: S, overrides: Sequence[str], options: Mapping[str, str] = NO_OPTIONS) -> S:
+    """Settings changed by ["key=value", ...], and by {key: value} of the options that the command has for some.
 
     Raises:
         SettingsError: all mistakes at once, each with the nearest key there is.
     """
-    values, mistakes = _parse(settings, overrides)
+    values, mistakes = _parse(settings, overrides, options)
     try:
         changed = dataclasses.replace(settings, **values)
     except SettingsError as error:
@@ -247,9 +248,9 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING
 
 
-def contradictions(saved: TaskSettings, overrides: Sequence[str]) -> list[str]:
+def contradictions(saved: TaskSettings, overrides: Sequence[str], options: Mapping[str, str] = NO_OPTIONS) -> list[str]:
     """The KEYs given on resume that contradict the saved run, one line each; those in `MAY_CHANGE` never do."""
-    asked, _ = _parse(saved, overrides)
+    asked, _ = _parse(saved, overrides, options)
     return [
         f"{key}: the run was started with {as_text(getattr(saved, key))}, not {as_text(value)}"
         for key, value in asked.items()
@@ -282,11 +283,13 @@ def _out_of_bounds(field: dataclasses.Field[Any], value: Any) -> Iterator[str]:
                 yield f"{field.name}: must be {words[name]} {bound}, got {as_text(number)}"
 
 
-def _parse(settings: TaskSettings, overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """What the overrides say, by key, and their mistakes. Bounds are left to the settings themselves."""
+def _parse(
+    settings: TaskSettings, overrides: Sequence[str], options: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """What overrides and options say, by key, and their mistakes. Bounds are left to the settings themselves."""
     fields = {field.name: (field, hint) for field, hint in _fields(type(settings))}
-    values: dict[str, Any] = {}
-    mistakes = []
+    values: dict[str, Any] = {key: value for key, value in options.items() if key in fields}
+    mistakes = [f"--{key}: this task has none" for key in options if key not in fields]
     seen = set()
     for override in overrides:
         key, equals, text = (part.strip() for part in override.partition("="))

@@ -9,8 +9,9 @@ from quasirnn.tasks.training_run import Task
 def find_task(name: str) -> Task[Any]:
     """The task of that name; RunError with the names there are."""
     from quasirnn.tasks.language_model import LANGUAGE_MODEL
+    from quasirnn.tasks.sentiment import SENTIMENT
 
-    tasks = {task.name: task for task in (LANGUAGE_MODEL,)}
+    tasks = {task.name: task for task in (SENTIMENT, LANGUAGE_MODEL)}
     if name not in tasks:
         raise RunError(f"{name}: no such task; there is {', '.join(tasks)}.")
     return tasks[name]

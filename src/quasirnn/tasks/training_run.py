@@ -68,6 +68,7 @@ class Request:
     out: Path | None = None
     resume: bool = False
     overrides: Sequence[str] = ()
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)  # settings that are options: {"vectors": FILE}
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,13 @@ def configure(task: Task[S], request: Request) -> tuple[Training[S], Run | None]
             cell=request.cell,
             data=data,
             overrides=request.overrides,
+            options=request.options,
         )
         return training, run
     name = request.preset or task.usual_preset(data, request.overrides)
     if name not in task.presets:
         raise RunError(f"--preset {name}: {task.name} has {', '.join(task.presets)}.")
-    settings = apply_overrides(task.presets[name].for_cell(request.cell or "qrnn"), request.overrides)
+    settings = apply_overrides(task.presets[name].for_cell(request.cell or "qrnn"), request.overrides, request.options)
     return Training(task.name, name, settings, data, command=shlex.join(["quasirnn", *sys.argv[1:]])), None
 
 
