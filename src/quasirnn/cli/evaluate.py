@@ -4,7 +4,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from quasirnn.cli.runs import finite, progress_of, reader_may_leave
 
 if TYPE_CHECKING:
     from quasirnn.tasks.language_model_text import Evaluation
+    from quasirnn.tasks.sentiment_text import SentimentEvaluation
 
 
 def evaluate(
@@ -27,25 +28,51 @@ def evaluate(
     """Evaluate a trained model on text it has not seen.
 
     A language model reads the split as one stream, every token with all tokens before it as context, and reports the
-    perplexity over all of them but the first.
+    perplexity over all of them but the first. A classifier reports its accuracy, its loss, and which class was taken
+    for which.
     """
     with run_errors(), progress_of(f"reading {split}") as tick:
         from quasirnn.tasks.load import load
 
-        result = load(run).evaluate(split, data, tick)
+        model = load(run)
+        result: Any = model.evaluate(split, data, tick)
+        figures, show = SHOWN[model.task]
     with reader_may_leave():
-        print_result(run, result, as_json)
+        if as_json:
+            numbers = {name: finite(getattr(result, name)) for name in figures}
+            print(json.dumps({"run": str(run), **dataclasses.asdict(result), **numbers}))
+            return
+        for note in result.notes:
+            print(f"Note: {note}", file=sys.stderr)
+        show(result)
 
 
-def print_result(run: Path, result: "Evaluation", as_json: bool) -> None:
-    if as_json:
-        figures = {name: finite(getattr(result, name)) for name in ("loss", "perplexity", "bits_per_token")}
-        print(json.dumps({"run": str(run), **dataclasses.asdict(result), **figures}))
-        return
-    for note in result.notes:
-        print(f"Note: {note}", file=sys.stderr)
+def show_language_model(result: "Evaluation") -> None:
     unknown = f", {result.unknown:,} of them unknown" if result.unknown else ""
     print(
         f"{result.corpus}, {result.split}: perplexity {result.perplexity:.2f}, {result.bits_per_token:.4f} bits per "
         f"token ({result.tokens:,} tokens{unknown})"
     )
+
+
+def show_sentiment(result: "SentimentEvaluation") -> None:
+    print(
+        f"{result.corpus}, {result.split}: accuracy {result.accuracy:.2f} %, loss {result.loss:.4f} "
+        f"({result.texts:,} texts)"
+    )
+    # Many classes do not fit on a line; the picture and --json have them.
+    if len(result.classes) > 12:
+        return
+    rows = [["true \\ said", *result.classes]]
+    rows += [[name, *map(str, counts)] for name, counts in zip(result.classes, result.confusion, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        print("  ".join([first.ljust(widths[0]), *cells]))
+
+
+# By task: what a result has that may not be finite, and how it is shown.
+SHOWN = {
+    "language-model": (("loss", "perplexity", "bits_per_token"), show_language_model),
+    "sentiment": (("loss",), show_sentiment),
+}

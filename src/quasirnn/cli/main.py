@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli import bench, demo, doctor, evaluate, generate, plot, score, train
+from quasirnn.cli import bench, classify, demo, doctor, evaluate, generate, plot, score, train
 
 app = typer.Typer(
     name="quasirnn",
@@ -24,6 +24,7 @@ app.command(name="doctor")(doctor.doctor)
 app.command(name="demo")(demo.demo)
 app.command(name="train")(train.train)
 app.command(name="evaluate")(evaluate.evaluate)
+app.command(name="classify")(classify.classify)
 app.command(name="generate")(generate.generate)
 app.command(name="score")(score.score)
 app.add_typer(plot.app, name="plot")

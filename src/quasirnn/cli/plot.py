@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from quasirnn.cli.errors import UsageError, run_errors, user_errors
+from quasirnn.cli.runs import load_sentiment, progress_of, texts
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -61,6 +62,93 @@ def curves(
         with user_errors():
             require(path)
         draw_curves(opened, path, figure, references)
+    print(f"Wrote {path}", file=sys.stderr)
+
+
+@app.command()
+def states(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained classifier.")],
+    text: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="The text to read; standard input if none.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Read the text from a file, all of its lines.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: states.png in RUN]")
+    ] = None,
+    layer: Annotated[int | None, typer.Option(help="Which layer, counted from 1. [default: the last]", min=1)] = None,
+    what: Annotated[
+        str, typer.Option(metavar="c|h|z|f|o|i", help="Cells, outputs, or one of the gates; f = 1 keeps the old state.")
+    ] = "c",
+    label: Annotated[
+        str | None, typer.Option(help="Whose probability to draw beside it. [default: the last class]")
+    ] = None,
+) -> None:
+    """Draw what a layer holds while it reads a text: the paper's figure of hidden states.
+
+    Words go down, channels across, and the colour is the channel's activation; channels that behave alike stand side
+    by side. Beside it the running probability, and the mean forget gate: where it drops, the layer lets go.
+
+    Examples:
+
+    quasirnn plot states runs/imdb "The music is fine, but its main weakness is the story."
+
+    quasirnn plot states runs/imdb --file review.txt --layer 1 --what f --out forget.svg
+    """
+    with run_errors():
+        from quasirnn.plots.figure import require
+        from quasirnn.plots.states import hidden_states
+
+        path = out or run / "states.png"
+        with user_errors():
+            require(path)
+        model = load_sentiment(run)
+        whole = " ".join(texts([] if text is None else [text], file))
+        found = model.states(whole, layer, what, label)
+        number = model.training.settings.num_layers if layer is None else layer
+        hidden_states(
+            path,
+            found.words,
+            found.values,
+            name=what,
+            probability=found.probability,
+            probability_name=f"p({found.label})",
+            forget=found.forget,
+            title=f"{what} of layer {number}",
+        )
+    print(f"Wrote {path}", file=sys.stderr)
+
+
+@app.command()
+def confusion(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained classifier.")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="Where the texts are. [default: where the training's were]"),
+    ] = None,
+    split: Annotated[str, typer.Option(help="train, valid, test, or the name of a file without its suffix.")] = "test",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: confusion.png in RUN]")
+    ] = None,
+) -> None:
+    """Evaluate a classifier and draw which class was taken for which.
+
+    Example:
+
+    quasirnn plot confusion runs/imdb --split test --out confusion.svg
+    """
+    with run_errors():
+        import numpy as np
+
+        from quasirnn.plots.confusion import confusion_matrix
+        from quasirnn.plots.figure import require
+
+        path = out or run / "confusion.png"
+        with user_errors():
+            require(path)
+        model = load_sentiment(run)
+        with progress_of(f"reading {split}") as tick:
+            found = model.evaluate(split, data, tick)
+        confusion_matrix(path, found.classes, np.array(found.confusion))
     print(f"Wrote {path}", file=sys.stderr)
 
 

@@ -14,10 +14,15 @@ from quasirnn.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from quasirnn.tasks.language_model_text import LanguageModelOnText
+    from quasirnn.tasks.sentiment_text import SentimentOnText
 
 
 def load_language_model(run: Path) -> "LanguageModelOnText":
     return _load(run, "language-model")
+
+
+def load_sentiment(run: Path) -> "SentimentOnText":
+    return _load(run, "sentiment")
 
 
 def _load(run: Path, task: str) -> Any:
@@ -51,6 +56,12 @@ def checked(argument: str) -> str:
     except UnicodeEncodeError:
         raise UsageError(f"{argument!a}: not valid UTF-8.") from None
     return argument
+
+
+def excerpt(text: str) -> str:
+    """A text as the last column of a table: on one line, not too long."""
+    text = " ".join(text[:200].split())
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def finite(number: float) -> float | None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from quasirnn.cli.errors import run_errors
-from quasirnn.cli.runs import finite, load_language_model, reader_may_leave, texts
+from quasirnn.cli.runs import excerpt, finite, load_language_model, reader_may_leave, texts
 
 
 def score(
@@ -45,8 +45,8 @@ def score(
                 values |= {"bits": finite(result.bits), "perplexity": finite(result.perplexity)}
                 print(("," if count else "") + json.dumps(values), end="")
             else:
-                shown = item if len(item) <= 60 else item[:57] + "..."
-                print(f"{result.perplexity:.2f}\t{result.bits:.2f}\t{result.tokens}\t{result.unknown}\t{shown}")
+                figures = f"{result.perplexity:.2f}\t{result.bits:.2f}\t{result.tokens}\t{result.unknown}"
+                print(f"{figures}\t{excerpt(item)}")
             count += 1
         overall = perplexity(bits * math.log(2) / tokens) if tokens else math.nan
         if as_json:

@@ -6,18 +6,20 @@ import torch
 
 from quasirnn.tasks.language_model_text import LanguageModelOnText
 from quasirnn.tasks.run_folder import RunError, open_run
+from quasirnn.tasks.sentiment_text import SentimentOnText
 
 
-def load(folder: str | Path, device: str | torch.device = "cpu") -> LanguageModelOnText:
+def load(folder: str | Path, device: str | torch.device = "cpu") -> LanguageModelOnText | SentimentOnText:
     """The trained model of a run, with its vocabulary.
 
-    A language model's has `.generate`, `.stream`, `.score` and `.evaluate`.
+    A language model's has `.generate`, `.stream`, `.score` and `.evaluate`; that of sentiment `.classify`,
+    `.classify_all`, `.words`, `.reader`, `.states` and `.evaluate`.
 
     Raises:
         RunError: the folder is no run, or a file in it is damaged; one line that says which and what to do.
     """
     run = open_run(folder)
-    kinds = {kind.task: kind for kind in (LanguageModelOnText,)}
+    kinds = {kind.task: kind for kind in (LanguageModelOnText, SentimentOnText)}
     task = run.task()
     if task not in kinds:
         raise RunError(f"{folder}: is a run of {task}, which this version cannot load.")
