@@ -9,6 +9,7 @@ WORKERS ?= 2
 ARGS    ?=
 # For the runs of real size: where the corpora or their archives are, and where the runs go.
 DATA    ?=
+VECTORS ?=
 RUNS    ?= runs
 
 BIN     := .venv/bin
@@ -21,17 +22,17 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full check bench reproduce-language-model sanitize format clean FORCE
+.PHONY: help demo test test-full check bench reproduce-language-model reproduce-sentiment sanitize format clean FORCE
 
 help:  ## this list
 	@echo "quasirnn: the Quasi-Recurrent Neural Network for PyTorch. Start with: make demo"
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-26s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  ARGS=...   more arguments for the program, e.g. make test ARGS='-k split' or make demo ARGS='--seconds 20'"
+	@echo "  ARGS=...   more arguments for the program, e.g. make test ARGS='-k split' or make demo ARGS='--minutes 1'"
 	@echo "  PYTHON=... another interpreter, 3.11 or newer      TORCH=... another build of torch (see the Makefile)"
 
-demo: $(STAMPS)/core $(STAMPS)/kernels  ## train a QRNN and an LSTM side by side for a minute and compare them
+demo: $(STAMPS)/train $(STAMPS)/kernels  ## train a QRNN and an LSTM on each task and compare them: three minutes
 	@$(BIN)/quasirnn demo $(ARGS)
 
 test: $(STAMPS)/dev $(STAMPS)/kernels  ## all tests, then those of ops and nn again without the kernels
@@ -53,6 +54,9 @@ bench: $(STAMPS)/core $(STAMPS)/kernels  ## time the layer against nn.LSTM on th
 # Starts the runs of docs/results.md or goes on with them, one after the other; Ctrl-C stops, the next call continues.
 reproduce-language-model: $(STAMPS)/train $(STAMPS)/kernels  ## the Penn Treebank for real: DATA=folder [RUNS=runs]
 	@DATA="$(DATA)" RUNS="$(RUNS)" sh scripts/reproduce-language-model.sh $(ARGS)
+
+reproduce-sentiment: $(STAMPS)/train $(STAMPS)/kernels  ## IMDb for real: DATA=folder [RUNS=runs] [VECTORS=file]
+	@DATA="$(DATA)" RUNS="$(RUNS)" VECTORS="$(VECTORS)" sh scripts/reproduce-sentiment.sh $(ARGS)
 
 # The process itself is not sanitized, so both runtimes come first: ASan's own, and libstdc++, whose exceptions
 # ASan must find at start-up although Python does not link it. Leaks are the interpreter's, not the kernels'.

@@ -1,108 +1,118 @@
-"""`quasirnn demo`: the comparison of `tasks.character_demo`, shown on a terminal."""
+"""`quasirnn demo`: every task trained on its built-in corpus, with the QRNN and the equal LSTM, and compared."""
 
+import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import textwrap
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from quasirnn.cli.errors import Failure, UsageError, run_errors
 from quasirnn.cli.next_command import typed_command
 
 if TYPE_CHECKING:
-    from quasirnn.tasks.character_demo import Outcome, Progress
+    from quasirnn.tasks.demo import Part
+
+# The minutes that all tasks with both cells take on two cores. Each has its part of them in a module of its own.
+MINUTES = 3.0
+TASKS = {"sentiment": "sentiment_demo", "language-model": "language_model_demo"}
 
 
 def demo(
-    seconds: Annotated[float, typer.Option(help="Time for training both, in all.", min=0.1)] = 55.0,
-    seed: Annotated[int, typer.Option(help="Seed of weights and sample.")] = 1,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TASK", help=f"One of {', '.join(TASKS)}; may be given several times. [default: all]"),
+    ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option(
+            help=f"About how long all tasks may take on two cores; fewer than {MINUTES:g} train with fewer steps.",
+            min=0.01,
+            max=100,
+        ),
+    ] = MINUTES,
+    no_lstm: Annotated[bool, typer.Option("--no-lstm", help="Train the QRNNs alone.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder for runs and pictures. [default: runs/demo-TIME]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of weights, batches and samples.", min=0, max=2**32 - 1)] = 1,
     threads: Annotated[int | None, typer.Option(help="Threads for torch; its own choice if not given.", min=1)] = None,
 ) -> None:
-    """Train a QRNN and an LSTM of equal size side by side on the Python reference, and compare them.
+    """Train a QRNN and an LSTM of equal size on each task, test them on what they have not seen, and compare.
 
-    Both learn to predict the next character of the text behind Python's own help("topics"), in turns, on the same
-    characters. Then each is tested on pages it has not seen.
+    Sentiment: reviews written by a small grammar, where a bag of words fails. Language model: the pages behind
+    Python's own help("topics"). Nothing is fetched. Interrupted, it leaves nothing behind.
     """
-    import torch
+    chosen = list(dict.fromkeys(task or TASKS))
+    if strange := [name for name in chosen if name not in TASKS]:
+        raise UsageError(f"--task {strange[0]}: there is {', '.join(TASKS)}.")
+    folder = out or Path("runs") / f"demo-{datetime.now():%Y%m%d-%H%M%S}"
+    with run_errors():
+        import torch
 
-    from quasirnn.benchmarks.machine import busy_with_other_work
-    from quasirnn.tasks import character_demo
+        from quasirnn.benchmarks.machine import busy_with_other_work
+        from quasirnn.cli.training_display import display
+        from quasirnn.tasks.demo import Interrupted, Plan, all_or_nothing
 
-    if threads is not None:
-        torch.set_num_threads(threads)
-    settings = character_demo.Settings(seconds=seconds, seed=seed)
-    print(
-        f"Training a QRNN and an nn.LSTM, {settings.num_layers} layers of {settings.hidden_size}, on the Python "
-        f"reference topics: about {seconds:.0f} seconds, {torch.get_num_threads()} threads.",
-        file=sys.stderr,
-    )
-    if busy := busy_with_other_work():
-        print(f"Note: {busy}.", file=sys.stderr)
-    with progress_display() as show:
-        outcome = character_demo.run(settings, show)
-    print_outcome(outcome)
-
-
-@contextmanager
-def progress_display() -> "Iterator[Callable[[Progress], None]]":
-    """A bar on a terminal, ten plain lines elsewhere; on standard error in both cases."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield PrintTenths()
-        return
-    columns = [BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), TextColumn("{task.description}")]
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("warming up", total=1.0)
-        yield lambda now: bar.update(task, completed=now.done, description=losses(now))
+        if threads is not None:
+            torch.set_num_threads(threads)
+        plan = Plan(cells=("qrnn",) if no_lstm else ("qrnn", "lstm"), share=minutes / MINUTES, seed=seed)
+        if busy := busy_with_other_work():
+            say(f"Note: {busy}.")
+        parts = []
+        try:
+            with all_or_nothing(folder) as unfinished:
+                for name in chosen:
+                    say(f"== {name}, {torch.get_num_threads()} threads")
+                    show = import_module(f"quasirnn.tasks.{TASKS[name]}").demo
+                    parts.append(show(unfinished, plan, lambda chosen_task: display(chosen_task.unit)))
+        except (Interrupted, KeyboardInterrupt):
+            raise Failure("demo: interrupted; nothing was left behind.") from None
+    for part in parts:
+        print_part(part)
+    print_next(folder, parts)
 
 
-class PrintTenths:
-    """Prints a line whenever another tenth of the way is done."""
-
-    def __init__(self) -> None:
-        self.printed = 0
-
-    def __call__(self, now: "Progress") -> None:
-        tenths = int(now.done * 10)
-        if tenths > self.printed:
-            self.printed = tenths
-            print(f"{tenths}0 %, step {now.step}: {losses(now)}", file=sys.stderr, flush=True)
-
-
-def losses(now: "Progress") -> str:
-    return ", ".join(f"{name} {now.bits[name]:.2f}" for name in sorted(now.bits)) + " bits/character"
-
-
-def print_outcome(outcome: "Outcome") -> None:
+def print_part(part: "Part") -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, title=part.task, title_justify="left", title_style="bold")
     table.add_column("")
-    for name in ("parameters", "bits/character\non unseen text", "characters/s\nin training"):
+    for name in ("parameters", part.quality, f"{part.unit}/s\nin training", "minutes"):
         table.add_column(name, justify="right")
-    for score in (outcome.qrnn, outcome.lstm):
+    for row in part.rows:
         table.add_row(
-            score.name,
-            f"{score.parameters:,}",
-            f"{score.bits_per_character:.3f}",
-            f"{score.characters_per_second:,.0f}",
+            row.name,
+            f"{row.parameters:,}",
+            f"{row.quality:.4g}",
+            "" if row.speed is None else f"{row.speed:,.0f}",
+            "" if row.minutes is None else f"{row.minutes:.1f}",
         )
     Console().print(table)
+    speeds = [row.speed for row in part.rows if row.speed is not None]
+    compared = f"; the QRNN's speed is {speeds[0] / speeds[1]:.2f} times the LSTM's" if len(speeds) == 2 else ""
+    print(f"{part.steps:,} steps each{compared}.\n\n{part.heading}\n")
+    lines = [wrapped for line in part.example.split("\n") for wrapped in textwrap.wrap(line, 100) or [""]]
+    print(textwrap.indent("\n".join(lines), "    ") + "\n")
 
-    ratio = outcome.qrnn.characters_per_second / outcome.lstm.characters_per_second
-    print(
-        f"Same {outcome.steps} steps for both; the QRNN trains at {ratio:.2f} times the LSTM's speed.\n"
-        f"Corpus: {outcome.training_characters:,} characters to train on, {outcome.test_characters:,} unseen, "
-        f"{outcome.vocabulary} different ones.\n\nThe QRNN writes:\n"
-    )
-    print("\n".join(f"    {line}" for line in outcome.sample.split("\n")))
-    command = typed_command()
-    print(
-        f"\nNext:\n    {command} doctor        what runs on this machine, and is it right\n"
-        f"    {command} bench layer   the layer alone against nn.LSTM\n    {command} --help"
-    )
+
+def print_next(folder: Path, parts: "list[Part]") -> None:
+    command, place = typed_command(), shlex.quote(str(folder))
+    print("Pictures:")
+    for part in parts:
+        for picture in part.pictures:
+            print(f"    {folder / picture.name}")
+    print("\nNext:")
+    for part in parts:
+        for line in part.commands:
+            print(f"    {command} {line.format(folder=place)}")
+    print(f"    {command} doctor\n    {command} --help")
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
