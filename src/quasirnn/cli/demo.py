@@ -60,11 +60,11 @@ def demo(
         if threads is not None:
             torch.set_num_threads(threads)
         plan = Plan(cells=("qrnn",) if no_lstm else ("qrnn", "lstm"), share=minutes / MINUTES, seed=seed)
-        if busy := busy_with_other_work():
-            say(f"Note: {busy}.")
         parts = []
         try:
             with all_or_nothing(folder) as unfinished:
+                if busy := busy_with_other_work():
+                    say(f"Note: {busy}.")
                 for name in chosen:
                     say(f"== {name}, {torch.get_num_threads()} threads")
                     show = import_module(f"quasirnn.tasks.{TASKS[name]}").demo

@@ -28,15 +28,67 @@ class Batch:
         return Batch(self.tokens.to(device), self.lengths.to(device), labels, self.rows.to(device))
 
 
-class LengthBatches:
-    """Training batches: in every epoch each sequence once, in an order drawn anew from (seed, epoch).
+class LengthOrder:
+    """Which rows are a training batch: of similar length, each once in an epoch, drawn anew from (seed, epoch).
 
-    The sequences are shuffled and dealt into pools of about `pool` batches; each pool is sorted by length and cut into
-    batches, and the batches of all pools are shuffled. N sequences are divided evenly over ceil(N / batch_size)
-    batches, so that none is left over and none is tiny: all have batch_size rows or a few less, at most one apart.
+    The rows are shuffled and dealt into pools of about `pool` batches; each pool is sorted by length and cut into
+    batches, and the batches of all pools are shuffled. N rows are divided evenly over ceil(N / batch_size) batches, so
+    that none is left over and none is tiny: all have batch_size rows or a few less, at most one apart.
 
     Of several ranks each has every world_size-th row of a batch, so that the ranks together have the batch of one
     process, the same number of batches, and about the same work. Every rank has a row of every batch.
+
+    Args:
+        who: whose batches they are, for error messages.
+        lengths: (N,), of whatever the rows are.
+        batch_size, seed, rank, world_size, pool: as of `LengthBatches`.
+    """
+
+    def __init__(
+        self, who: str, lengths: np.ndarray, batch_size: int, *, seed: int, rank: int, world_size: int, pool: int
+    ) -> None:
+        if not 0 <= rank < world_size:
+            raise ValueError(f"{who}: rank must be 0 to world_size - 1 = {world_size - 1}, got {rank}")
+        if min(batch_size, len(lengths)) < world_size:
+            raise ValueError(
+                f"{who}: {len(lengths)} sequences in batches of {batch_size} cannot be divided over "
+                f"{world_size} ranks; every rank needs a row of every batch. A larger batch_size?"
+            )
+        # The second where a batch would be smaller than the number of ranks: it has a few rows more instead.
+        self.steps = min(-(-len(lengths) // batch_size), len(lengths) // world_size)
+        self.who, self.lengths = who, lengths
+        self.seed, self.rank, self.world_size = seed, rank, world_size
+        # Batch number n of the sorted pools is rows borders[n] to borders[n + 1].
+        self._borders = [len(lengths) * number // self.steps for number in range(self.steps + 1)]
+        pools = max(1, round(self.steps / pool))
+        self._pools = [self._borders[self.steps * number // pools] for number in range(pools + 1)]
+
+    def rows(self, epoch: int, start: int = 0) -> list[np.ndarray]:
+        """This rank's rows of every batch of an epoch from number `start` on."""
+        if not 0 <= start <= self.steps:
+            raise ValueError(
+                f"{self.who}: an epoch has {self.steps} batches, so start must be 0 to {self.steps}, got {start}"
+            )
+        return [rows[self.rank :: self.world_size] for rows in self._order(epoch)[start:]]
+
+    def shares(self, epoch: int) -> list[np.ndarray]:
+        """The rows of every batch of every rank."""
+        return [rows[rank :: self.world_size] for rows in self._order(epoch) for rank in range(self.world_size)]
+
+    def _order(self, epoch: int) -> list[np.ndarray]:
+        """The rows of every batch of an epoch, over all ranks."""
+        # Raw numbers of a named generator: their order is the same in every release, as a shuffle's might not be.
+        digest = hashlib.sha256(f"{self.seed} {epoch}".encode()).digest()
+        draw = np.random.PCG64(int.from_bytes(digest, "big")).random_raw
+        shuffled = np.argsort(draw(len(self.lengths)), kind="stable")
+        pools = [shuffled[first:last] for first, last in pairwise(self._pools)]
+        by_length = np.concatenate([pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools])
+        batches = [by_length[first:last] for first, last in pairwise(self._borders)]
+        return [batches[number] for number in np.argsort(draw(self.steps), kind="stable")]
+
+
+class LengthBatches:
+    """Training batches: in every epoch each sequence once, in an order drawn anew by `LengthOrder`.
 
     >>> sequences = [torch.ones(length, dtype=torch.int64) for length in (3, 1, 2, 4)]
     >>> batches = LengthBatches(sequences, torch.tensor([0, 1, 0, 1]), batch_size=2, padding=0)
@@ -67,58 +119,31 @@ class LengthBatches:
         max_length: int | None = None,
         pool: int = POOL,
     ) -> None:
-        _check_sequences("LengthBatches", sequences, labels, batch_size, max_length)
-        if not 0 <= rank < world_size:
-            raise ValueError(f"LengthBatches: rank must be 0 to world_size - 1 = {world_size - 1}, got {rank}")
-        if min(batch_size, len(sequences)) < world_size:
-            raise ValueError(
-                f"LengthBatches: {len(sequences)} sequences in batches of {batch_size} cannot be divided over "
-                f"{world_size} ranks; every rank needs a row of every batch. A larger batch_size?"
-            )
-        # The second where a batch would be smaller than the number of ranks: it has a few rows more instead.
-        self.steps = min(-(-len(sequences) // batch_size), len(sequences) // world_size)
+        check_sequences("LengthBatches", sequences, labels, batch_size, max_length)
         self.sequences, self.labels, self.padding, self.max_length = sequences, labels, padding, max_length
-        self.seed, self.rank, self.world_size = seed, rank, world_size
         self.lengths = _lengths(sequences, max_length)
         self.truncated = sum(len(each) > length for each, length in zip(sequences, self.lengths, strict=True))
-        # Batch number n of the sorted pools is rows borders[n] to borders[n + 1].
-        self._borders = [len(sequences) * number // self.steps for number in range(self.steps + 1)]
-        pools = max(1, round(self.steps / pool))
-        self._pools = [self._borders[self.steps * number // pools] for number in range(pools + 1)]
+        self._order = LengthOrder(
+            "LengthBatches", self.lengths, batch_size, seed=seed, rank=rank, world_size=world_size, pool=pool
+        )
 
     def __len__(self) -> int:
         """Batches in an epoch, the same on every rank."""
-        return self.steps
+        return self._order.steps
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """This rank's batches of an epoch from number `start` on; they do not depend on what was read before.
 
         Torch's random state is left as it is. `start` = len(self) is the end of the epoch and gives nothing.
         """
-        if not 0 <= start <= self.steps:
-            raise ValueError(
-                f"LengthBatches: an epoch has {self.steps} batches, so start must be 0 to {self.steps}, got {start}"
-            )
         return (
-            _collate(self.sequences, self.labels, rows[self.rank :: self.world_size], self.padding, self.max_length)
-            for rows in self._order(epoch)[start:]
+            _collate(self.sequences, self.labels, rows, self.padding, self.max_length)
+            for rows in self._order.rows(epoch, start)
         )
 
     def waste(self, epoch: int = 0) -> float:
         """The share of an epoch that is padding, over all ranks."""
-        shares = [rows[rank :: self.world_size] for rows in self._order(epoch) for rank in range(self.world_size)]
-        return _waste(self.lengths, shares)
-
-    def _order(self, epoch: int) -> list[np.ndarray]:
-        """The rows of every batch of an epoch."""
-        # Raw numbers of a named generator: their order is the same in every release, as a shuffle's might not be.
-        digest = hashlib.sha256(f"{self.seed} {epoch}".encode()).digest()
-        draw = np.random.PCG64(int.from_bytes(digest, "big")).random_raw
-        shuffled = np.argsort(draw(len(self.lengths)), kind="stable")
-        pools = [shuffled[first:last] for first, last in pairwise(self._pools)]
-        by_length = np.concatenate([pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools])
-        batches = [by_length[first:last] for first, last in pairwise(self._borders)]
-        return [batches[number] for number in np.argsort(draw(self.steps), kind="stable")]
+        return padding_share([self.lengths], self._order.shares(epoch))
 
 
 class EvaluationBatches:
@@ -147,7 +172,7 @@ class EvaluationBatches:
         max_length: int | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        _check_sequences("EvaluationBatches", sequences, labels, batch_size, max_length)
+        check_sequences("EvaluationBatches", sequences, labels, batch_size, max_length)
         self.sequences, self.labels, self.padding, self.max_length = sequences, labels, padding, max_length
         self.lengths = _lengths(sequences, max_length)
         self.order = np.argsort(self.lengths, kind="stable")
@@ -175,7 +200,7 @@ class EvaluationBatches:
 
     def waste(self) -> float:
         """The share that is padding."""
-        return _waste(self.lengths, self._batches())
+        return padding_share([self.lengths], self._batches())
 
     def _batches(self) -> list[np.ndarray]:
         return [self.order[first:last] for first, last in pairwise(self._borders)]
@@ -199,12 +224,13 @@ def _lengths(sequences: Sequence[Tensor], max_length: int | None) -> np.ndarray:
     return lengths if max_length is None else lengths.clip(max=max_length)
 
 
-def _waste(lengths: np.ndarray, batches: Sequence[np.ndarray]) -> float:
-    padded = sum(len(rows) * int(lengths[rows].max()) for rows in batches)
-    return 1 - int(lengths.sum()) / padded
+def padding_share(lengths: Sequence[np.ndarray], batches: Sequence[np.ndarray]) -> float:
+    """How much of batches is padding, each of whose rows has a sequence of every kind, of `lengths[kind][row]`."""
+    padded = sum(len(rows) * int(each[rows].max()) for rows in batches for each in lengths)
+    return 1 - sum(int(each.sum()) for each in lengths) / padded
 
 
-def _check_sequences(
+def check_sequences(
     who: str, sequences: Sequence[Tensor], labels: Tensor | None, batch_size: int, max_length: int | None
 ) -> None:
     for name, size in (("batch_size", batch_size), ("max_length", max_length)):

@@ -3,5 +3,6 @@
 from quasirnn.models.language_model import LanguageModel
 from quasirnn.models.sampling import Sampler
 from quasirnn.models.sequence_classifier import SequenceClassifier
+from quasirnn.models.translator import Translator
 
-__all__ = ["LanguageModel", "Sampler", "SequenceClassifier"]
+__all__ = ["LanguageModel", "Sampler", "SequenceClassifier", "Translator"]

@@ -10,6 +10,7 @@ from torch.nn import functional
 from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.recurrent import Cell, State, recurrent
 from quasirnn.nn import QRNN
+from quasirnn.ops import checks
 
 
 class Reading(NamedTuple):
@@ -80,9 +81,17 @@ class SequenceClassifier(Pretrained):
             dense=dense,
             padding=padding,
         )
+        sizes = {"hidden_size": hidden_size, "num_layers": num_layers, "embedding_size": embedding_size}
+        for name, size in sizes.items():
+            checks.at_least_one("SequenceClassifier", name, size)
         if num_classes < 2:
             raise ValueError(f"SequenceClassifier: num_classes must be at least 2, got {num_classes}.")
-        self.dropout = dropout
+        if padding is not None and not 0 <= padding < vocabulary_size:
+            raise ValueError(
+                f"SequenceClassifier: padding must be one of the {vocabulary_size} tokens, 0 to {vocabulary_size - 1}, "
+                f"or None, got {padding}."
+            )
+        self.dropout = checks.probability("SequenceClassifier", "dropout", dropout)
         self.embedding = nn.Embedding(vocabulary_size, embedding_size, padding_idx=padding)
         self.rnn = recurrent(
             cell,
@@ -102,11 +111,13 @@ class SequenceClassifier(Pretrained):
         if isinstance(self.rnn, QRNN):
             h, _ = self.rnn(x, lengths=lengths)
         else:
-            # Causal: what comes behind a row's end cannot reach back, it only has to be left out of the mean.
-            h, _ = self.rnn(x)
-            behind = torch.arange(len(tokens), device=h.device)[:, None] >= lengths.to(h.device)
-            h = h.masked_fill(behind[..., None], 0.0)
-        mean = h.sum(0, dtype=torch.promote_types(h.dtype, torch.float32)) / lengths.to(h.device)[:, None]
+            lengths = checks.lengths("SequenceClassifier", lengths, *tokens.shape, x.device)
+            behind = (torch.arange(len(tokens), device=x.device)[:, None] >= lengths)[..., None]
+            # Causal: what comes behind a row's end cannot reach back, and has to be left out of the mean; of the input
+            # too, as a NaN there times a gradient of zero would be one in the weights' gradients.
+            h, _ = self.rnn(x.masked_fill(behind, 0.0))
+            h = h.masked_fill(behind, 0.0)
+        mean = h.sum(0, dtype=_sum_type(h)) / lengths.to(h.device)[:, None]
         logits = self.output(mean)
         if labels is None:
             return logits
@@ -120,7 +131,7 @@ class SequenceClassifier(Pretrained):
         """
         h, state = self.rnn(self.embedding(tokens), None if reading is None else reading.state)
         before = 0 if reading is None else reading.count
-        total = h.cumsum(0)
+        total = h.cumsum(0, dtype=_sum_type(h))
         if reading is not None:
             total = total + reading.total
         count = torch.arange(before + 1, before + len(tokens) + 1, device=h.device)
@@ -133,3 +144,8 @@ class SequenceClassifier(Pretrained):
         if not isinstance(self.rnn, QRNN):
             raise ValueError("SequenceClassifier.inspect: only a QRNN's gates can be shown; this model has an LSTM.")
         return self.rnn.inspect(self.embedding(tokens))
+
+
+def _sum_type(h: Tensor) -> torch.dtype:
+    """Half the bits are too few for a sum over many words."""
+    return torch.promote_types(h.dtype, torch.float32)
