@@ -1,0 +1,571 @@
+"""Decoding: against every output there is, against plain loops, alone and in a batch, and when a model misbehaves."""
+
+import itertools
+import math
+import re
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.exhaustive_search import END, Found, RandomModel, every_path, factor, plain_beam, ranked, row
+from quasirnn.models.beam_search import beam_search
+from quasirnn.models.decoding_single import greedy, sample
+from quasirnn.models.decoding_step import Hypothesis, select_rows
+from quasirnn.models.ranking import RankingCriterion
+from quasirnn.models.sampling import Sampler
+
+START = 3
+
+
+def search(step, state, batch_size, **options) -> list[list[Hypothesis]]:
+    defaults = {"start": START, "end": END, "target_lengths": 6, "max_lengths": 12}
+    return beam_search(step, state, batch_size, **{**defaults, **options})
+
+
+def memoryless(*rows):
+    """A step function from a table of probabilities: rows by last token, columns by next token."""
+    log_probs = torch.tensor(rows, dtype=torch.float64).log()
+    return lambda tokens, state: (log_probs[tokens], state, None)
+
+
+def check_same(found: list[Hypothesis], expected: list[Found] | list[Hypothesis]) -> None:
+    assert [one.tokens for one in found] == [one.tokens for one in expected]
+    assert [one.finished for one in found] == [one.finished for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, rel=1e-12)
+        assert one.log_probability == pytest.approx(other.log_probability, rel=1e-12)
+        assert one.attention.shape == other.attention.shape
+    attention = (torch.cat([one.attention for one in ones]) for ones in (found, expected))
+    torch.testing.assert_close(*attention, rtol=0, atol=1e-12)
+
+
+# The ranking criterion.
+
+
+@pytest.mark.parametrize(
+    ("alpha", "expected"),
+    [
+        # Target length 3. At 0 ordinary log-probabilities.
+        (0.0, [1.0, 1.0, 1.0, 1.0, 1.0]),
+        # At 1: 2/1 3/2 4/3, 3/2 4/3, 4/3: (3 + 1) / T, the mean up to a constant; then 1.
+        (1.0, [4.0, 2.0, 4 / 3, 1.0, 1.0]),
+        # The paper's 0.6: 1.6/1 2.6/2 3.6/3, 2.6/2 3.6/3, 3.6/3.
+        (0.6, [1.6 * 1.3 * 1.2, 1.3 * 1.2, 1.2, 1.0, 1.0]),
+    ],
+)
+def test_the_factor_by_hand(alpha, expected):
+    found = RankingCriterion(alpha, longest_target=9).factor(np.arange(1, 6), 3)
+    assert found.tolist() == pytest.approx(expected, rel=1e-15)
+
+
+def test_the_factor_is_the_appendix_product_and_never_grows_with_length():
+    for alpha in (0.0, 0.2, 0.6, 1.0, 2.5):
+        criterion = RankingCriterion(alpha, longest_target=400)
+        for target in (0, 1, 7, 400):
+            found = criterion.factor(np.arange(1, 450), target)
+            assert found.tolist() == pytest.approx([factor(t, target, alpha) for t in range(1, 450)], rel=1e-12)
+            assert (np.diff(found) <= 0).all()
+            assert found[-1] == 1
+            # The others' target lengths make no difference, not in the last bit.
+            assert (found == RankingCriterion(alpha, target).factor(np.arange(1, 450), target)).all()
+
+
+# Ends at once with 0.4; or says 1 (0.6) and then ends with 0.5.
+SHORT_OR_LONG = memoryless([0, 0, 0, 1], [0.5, 0, 0.5, 0], [0.1, 0, 0.9, 0], [0.4, 0.6, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "best", "scores"),
+    [
+        # log 0.4 = -0.9163 before log 0.3 = -1.2040.
+        (0.0, [], [math.log(0.4), math.log(0.3)]),
+        # Target length 2, factors 3/1 and 3/2: -2.7489 after -1.8060. Per token: -0.9163 and -0.6020.
+        (1.0, [1], [1.5 * math.log(0.3), 3 * math.log(0.4)]),
+    ],
+)
+def test_alpha_0_ranks_by_probability_and_alpha_1_by_the_mean(alpha, best, scores):
+    found = search(SHORT_OR_LONG, None, 1, alpha=alpha, target_lengths=2, max_lengths=2, beam=8, n_best=2)[0]
+    assert found[0].tokens == best
+    assert [one.score for one in found] == pytest.approx(scores, rel=1e-14)
+    assert [one.log_probability for one in found] == pytest.approx(
+        [math.log(0.4 if one.tokens == [] else 0.3) for one in found], rel=1e-14
+    )
+
+
+def test_a_finished_hypothesis_competes_and_may_be_driven_out():
+    # At α = 1 and a target length of 4 the factors are 5, 5/2, ... First 5 log 0.4 = -4.6 for [1] and 5 log 0.3 = -6.0
+    # for [], which ends; then 5/2 log 0.2 = -4.0 for both [1, 1] and [1, 2].
+    step = memoryless([0, 0, 0, 1], [0, 0.5, 0.5, 0], [0.0, 0, 1.0, 0], [0.3, 0.4, 0.3, 0])
+    found = search(step, None, 1, alpha=1.0, target_lengths=4, max_lengths=6, beam=2, n_best=2)[0]
+    assert [] not in [one.tokens for one in found]
+    # With room for all it stays, and is the only one that ends.
+    found = search(step, None, 1, alpha=1.0, target_lengths=4, max_lengths=6, beam=50, n_best=50)[0]
+    assert found[0].tokens == []
+    assert [one.finished for one in found].count(True) == 1
+
+
+# Against every output, and against plain loops.
+
+
+@pytest.mark.parametrize("longest", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_beam_of_all_prefixes_is_exhaustive_search(seed, longest):
+    # 1 + 3 + ... + 3^(longest - 1) finished outputs and 3^longest cut off.
+    outputs = (3**longest - 1) // 2 + 3**longest
+    model = RandomModel(seed, end_bias=seed - 1.5)
+    state = model.first_state(2)
+    paths = [every_path(model, row(state, sentence), start=START, longest=longest) for sentence in range(2)]
+    assert [len(found) for found in paths] == [outputs, outputs]
+    for alpha, target in itertools.product([0.0, 0.6, 1.0, 2.0], [0, 2, 7]):
+        options = {"alpha": alpha, "target_lengths": target, "max_lengths": longest, "beam": outputs}
+        everything = search(model, state, 2, n_best=outputs, **options)
+        best = search(model, state, 2, n_best=1, **options)
+        for sentence in range(2):
+            expected = ranked(paths[sentence], target, alpha)
+            check_same(everything[sentence], expected)
+            check_same(best[sentence], expected[:1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    beam=st.integers(1, 9),
+    alpha=st.sampled_from([0.0, 0.3, 0.6, 1.0, 1.7]),
+    target=st.integers(0, 14),
+    longest=st.integers(1, 12),
+    end_bias=st.floats(-3, 3),
+    scale=st.sampled_from([0.3, 1.0, 3.0]),
+    data=st.data(),
+)
+def test_stopping_early_changes_nothing(seed, beam, alpha, target, longest, end_bias, scale, data):
+    n_best = data.draw(st.integers(1, beam))
+    model = RandomModel(seed, end_bias=end_bias, scale=scale)
+    state = model.first_state(1)
+    expected = plain_beam(model, state, start=START, target=target, longest=longest, alpha=alpha, beam=beam)
+    options = {"target_lengths": target, "max_lengths": longest, "alpha": alpha, "beam": beam}
+    found = search(model, state, 1, n_best=n_best, **options)
+    check_same(found[0], expected[:n_best])
+
+
+def test_it_stops_when_the_best_cannot_be_overtaken_and_not_before():
+    # Ends soon, most likely; what is left then falls behind at every step.
+    model = RandomModel(0, end_bias=3.0)
+    search(model, model.first_state(1), 1, alpha=0.0, max_lengths=1000, beam=8)
+    assert len(model.calls) < 10
+
+    # One finished hypothesis at log 0.5 with the factor 1.5 (T = 2 of T_trg = 2, α = 1), and an unfinished one at log
+    # 0.4: it may still win, for 1.5 log 0.5 < log 0.4, and does, being certain from then on. At T_trg = 1 it could not.
+    calls = []
+    table = memoryless([0, 0, 0, 1, 0], [1, 0, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0.5, 0.4, 0.1, 0], [1, 0, 0, 0, 0])
+
+    def step(tokens, state):
+        calls.append(len(tokens))
+        return table(tokens, state)
+
+    found = search(step, None, 1, alpha=1.0, target_lengths=2, max_lengths=9, beam=2)[0][0]
+    assert (found.tokens, found.score) == ([2, 4], pytest.approx(math.log(0.4)))
+    assert len(calls) == 3
+    calls.clear()
+    found = search(step, None, 1, alpha=1.0, target_lengths=1, max_lengths=9, beam=2)[0][0]
+    assert (found.tokens, found.score) == ([1], pytest.approx(math.log(0.5)))
+    assert len(calls) == 2
+    # The maximum length bounds the factor: with two steps at most the other cannot be better than 1.5 log 0.4.
+    calls.clear()
+    found = search(step, None, 1, alpha=1.0, target_lengths=2, max_lengths=2, beam=2)[0][0]
+    assert found.tokens == [1]
+
+
+# Batches.
+
+
+@pytest.mark.parametrize("n_best", [1, 3])
+@pytest.mark.parametrize("beam", [3, 8])
+def test_guarantee_a_sentence_alone_and_in_a_batch_of_32_gives_the_same(beam, n_best):
+    model = RandomModel(5, symbols=11, size=7, end_bias=-2.0)
+    state = model.first_state(32)
+    targets = torch.randint(3, 20, (32,))
+    longest = torch.randint(5, 40, (32,))
+    together = search(model, state, 32, target_lengths=targets, max_lengths=longest, beam=beam, n_best=n_best)
+    assert len({tuple(found[0].tokens) for found in together}) > 20
+    assert {found[0].finished for found in together} == {True, False}
+    for sentence in range(32):
+        alone = search(
+            model,
+            row(state, sentence),
+            1,
+            target_lengths=int(targets[sentence]),
+            max_lengths=[int(longest[sentence])],
+            beam=beam,
+            n_best=n_best,
+        )
+        check_same(together[sentence], alone[0])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_ties_do_not_depend_on_the_batch(alpha):
+    # Every token and every sentence is equally likely at every step, so only ties decide.
+    uniform = memoryless(*[[1 / 40] * 40] * 40)
+    alone = search(uniform, None, 1, alpha=alpha, beam=7, n_best=7)[0]
+    for found in search(uniform, None, 5, alpha=alpha, beam=7, n_best=7, max_lengths=[12, 2, 12, 1, 7])[::2][:2]:
+        assert [one.tokens for one in found] == [one.tokens for one in alone]
+
+
+def test_ties_go_to_finished_hypotheses_then_to_the_one_ahead_then_to_the_smaller_token():
+    found = search(memoryless(*[[0.25] * 4] * 4), None, 1, alpha=0.0, beam=6, n_best=6, max_lengths=2)[0]
+    # The beam ends as [], then what follows 1 in the order of tokens, the end mark first, then the first that follows
+    # 2. Of these the finished ones are returned first.
+    assert [(one.tokens, one.finished) for one in found] == [
+        ([], True),
+        ([1], True),
+        ([2], True),
+        ([1, 1], False),
+        ([1, 2], False),
+        ([1, 3], False),
+    ]
+
+
+@pytest.mark.parametrize("beam", [1, 2, 8, 60])
+def test_of_equally_likely_tokens_the_smaller_come_first_in_a_large_vocabulary(beam):
+    log_probs = torch.randint(-6, 0, (50, 301)).double()
+    # In half of the rows all in the beam differ but the last, which has many equals outside.
+    log_probs[25:] = -6
+    for sentence in log_probs[25:]:
+        sentence[1 + torch.randperm(300)[: beam - 1]] = -5 + torch.rand(beam - 1).double()
+    log_probs[:, END] = -math.inf
+    log_probs = log_probs.log_softmax(1)
+    found = search(lambda tokens, state: (log_probs, state, None), None, 50, beam=beam, n_best=beam, max_lengths=1)
+    expected = log_probs.sort(descending=True, stable=True).indices[:, :beam, None]
+    assert [[one.tokens for one in sentence] for sentence in found] == expected.tolist()
+
+
+def test_sentences_that_are_done_leave_the_batch():
+    # The state says after how many steps a sentence ends.
+    class Countdown(NamedTuple):
+        left: torch.Tensor
+
+    calls = []
+
+    def step(tokens, state):
+        calls.append(len(tokens))
+        over = state.left <= 1
+        odds = torch.tensor([[0.01, 0.5, 0.3, 0.19], [0.97, 0.01, 0.01, 0.01]]).double().log()
+        return odds[over.long()], Countdown(state.left - 1), None
+
+    left = torch.tensor([3, 1, 7, 2])
+    found = greedy(step, Countdown(left), 4, start=START, end=END, max_lengths=20)
+    assert [len(one.tokens) for one in found] == [2, 0, 6, 1]
+    assert calls == [4, 3, 2, 1, 1, 1, 1]
+    calls.clear()
+    found = search(step, Countdown(left), 4, beam=3, alpha=0.0, max_lengths=20)
+    assert [len(one[0].tokens) for one in found] == [2, 0, 6, 1]
+    assert calls[0] == 4
+    assert calls[1] % 3 == 0
+    assert calls[-1] <= 3
+    assert len(calls) == 7
+
+
+def test_rows_of_a_sentence_stand_together_in_order_and_each_sentence_has_as_many():
+    model = RandomModel(2, end_bias=0.5)
+    owners = []
+
+    def step(tokens, state):
+        inner, sentence = state
+        assert END not in tokens, "a finished hypothesis does not go on"
+        owners.append(sentence.tolist())
+        log_probs, inner, attention = model(tokens, inner)
+        return log_probs, (inner, sentence), attention
+
+    search(step, (model.first_state(9), torch.arange(9)), 9, beam=5, n_best=5, max_lengths=8)
+    assert owners[0] == list(range(9))
+    assert len(owners) > 4
+    for sentences in owners:
+        present = sorted(set(sentences))
+        assert sentences == [one for one in present for _ in range(len(sentences) // len(present))]
+        assert len(sentences) // len(present) <= 5
+
+
+def test_rows_are_selected_only_when_they_move():
+    def never(state, rows):
+        raise AssertionError(rows)
+
+    uniform = memoryless([0.2, 0.3, 0.4, 0.1], *[[0.0, 0.3, 0.4, 0.3]] * 3)
+    assert len(search(uniform, None, 2, beam=1, select=never)[1][0].tokens) == 12
+    assert len(greedy(uniform, None, 2, start=START, end=END, max_lengths=12, select=never)[1].tokens) == 12
+
+
+def test_no_sentences():
+    assert search(None, None, 0) == []
+    assert search(None, None, 0, target_lengths=[], max_lengths=torch.empty(0, dtype=torch.long)) == []
+    assert greedy(None, None, 0, start=START, end=END, max_lengths=3) == []
+
+
+# Greedy and sampling.
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_beam_of_1_is_greedy(seed):
+    model = RandomModel(seed, symbols=9, end_bias=-0.5)
+    state = model.first_state(6)
+    longest = [1, 4, 30, 30, 30, 9]
+    found = search(model, state, 6, beam=1, alpha=0.8, max_lengths=longest, target_lengths=[3, 9, 0, 4, 20, 8])
+    steps = greedy(model, state, 6, start=START, end=END, max_lengths=longest)
+    for (one,), other in zip(found, steps, strict=True):
+        assert (one.tokens, one.finished) == (other.tokens, other.finished)
+        assert one.log_probability == pytest.approx(other.log_probability, rel=1e-12) == other.score
+        torch.testing.assert_close(one.attention, other.attention, rtol=0, atol=1e-12)
+
+
+def test_greedy_and_a_beam_of_1_take_the_smallest_of_equals():
+    # In a row this long an unstable choice would show.
+    step = memoryless(*[[0.0] + [1 / 300] * 300] * 301)
+    assert greedy(step, None, 2, start=5, end=END, max_lengths=4)[1].tokens == [1, 1, 1, 1]
+    assert search(step, None, 2, start=5, beam=1, max_lengths=4)[1][0].tokens == [1, 1, 1, 1]
+
+
+def test_sampling_draws_by_the_models_probabilities():
+    step = memoryless([1, 0, 0, 0], [0.5, 0.25, 0.25, 0], [1, 0, 0, 0], [0.2, 0.5, 0.3, 0])
+    drawn = sample(step, None, 20_000, Sampler(seed=1), start=START, end=END, max_lengths=30)
+    # A step from 1 to 1 may repeat: p([1] * n + [2]) and so on are products.
+    for tokens, expected in {(): 0.2, (2,): 0.3, (1,): 0.25, (1, 2): 0.125, (1, 1): 0.0625}.items():
+        share = sum(one.tokens == list(tokens) for one in drawn) / len(drawn)
+        assert share == pytest.approx(expected, abs=5 * math.sqrt(expected * (1 - expected) / len(drawn)))
+    for one in drawn[:50]:
+        path = [START, *one.tokens, END]
+        odds = [math.exp(step(torch.tensor([a]), None)[0][0, b]) for a, b in itertools.pairwise(path)]
+        assert math.exp(one.log_probability) == pytest.approx(math.prod(odds))
+
+
+def test_sampling_with_a_seed_repeats_and_top_k_keeps_to_the_likeliest():
+    model = RandomModel(3, symbols=9, end_bias=-1)
+    state = model.first_state(12)
+    marks = {"start": START, "end": END, "max_lengths": 15}
+    first, again, other = (sample(model, state, 12, Sampler(seed=seed), **marks) for seed in (4, 4, 5))
+    assert [one.tokens for one in first] == [one.tokens for one in again] != [one.tokens for one in other]
+    cold = sample(model, state, 12, Sampler(top_k=1, seed=6), **marks)
+    assert [one.tokens for one in cold] == [one.tokens for one in greedy(model, state, 12, **marks)]
+
+
+# What is returned.
+
+
+def test_the_n_best_are_sorted_distinct_and_as_likely_as_they_say():
+    model = RandomModel(8, end_bias=0.5)
+    state = model.first_state(4)
+    for sentence, found in enumerate(search(model, state, 4, beam=20, n_best=20, max_lengths=9)):
+        assert len(found) == 20
+        finished = [one.score for one in found if one.finished]
+        cut = [one.score for one in found if not one.finished]
+        assert [one.finished for one in found] == [True] * len(finished) + [False] * len(cut)
+        assert finished == sorted(finished, reverse=True)
+        assert cut == sorted(cut, reverse=True)
+        assert len({(*one.tokens, one.finished) for one in found}) == 20
+        for one in found:
+            taken = [*one.tokens, END] if one.finished else one.tokens
+            inputs, at, total, attention = [START, *one.tokens][: len(taken)], row(state, sentence), 0.0, []
+            for token, following in zip(inputs, taken, strict=True):
+                log_probs, at, weights = model(torch.tensor([token]), at)
+                total += float(log_probs[0, following])
+                attention.append(weights[0])
+            assert one.log_probability == pytest.approx(total, rel=1e-12)
+            assert one.score == pytest.approx(total * factor(len(taken), 6, 0.6), rel=1e-12)
+            # One row a step, the end mark's too, from the row that this very hypothesis had.
+            torch.testing.assert_close(one.attention, torch.stack(attention), rtol=0, atol=1e-12)
+
+
+def test_fewer_than_n_where_there_are_no_more():
+    found = search(memoryless([0.0, 1, 0], [0.6, 0, 0.4], [1, 0, 0]), None, 1, start=0, beam=8, n_best=8)[0]
+    assert [one.tokens for one in found] == [[1], [1, 2]]
+
+
+def test_a_model_that_never_ends_is_cut_off_at_the_maximum_length():
+    step = memoryless(*[[0, 0.5, 0.3, 0.2]] * 4)
+    found = search(step, None, 2, beam=4, n_best=2, max_lengths=[3, 7])
+    for sentence, longest in ((0, 3), (1, 7)):
+        assert [one.finished for one in found[sentence]] == [False, False]
+        assert found[sentence][0].tokens == [1] * longest
+        assert found[sentence][0].log_probability == pytest.approx(longest * math.log(0.5))
+    cut = greedy(step, None, 1, start=START, end=END, max_lengths=5)[0]
+    assert (cut.tokens, cut.finished) == ([1] * 5, False)
+
+
+def test_what_is_finished_ranks_before_what_is_cut_off():
+    # [] is less likely than going on for ever, and stays in the beam.
+    step = memoryless([0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 1, 0], [0.2, 0.8, 0, 0])
+    found = search(step, None, 1, alpha=0.0, beam=4, n_best=2, max_lengths=9)[0]
+    assert [(one.tokens, one.finished) for one in found] == [([], True), ([1] * 9, False)]
+    assert found[0].score < found[1].score
+
+
+def test_a_model_that_ends_at_once_gives_an_empty_output():
+    model = RandomModel(1, end_bias=50.0)
+    state = model.first_state(3)
+    for one in (
+        *(best[0] for best in search(model, state, 3)),
+        *greedy(model, state, 3, start=1, end=0, max_lengths=9),
+    ):
+        assert (one.tokens, one.finished) == ([], True)
+        assert one.attention.shape == (1, 5)
+    assert model.calls == [3, 3]
+
+
+def test_tokens_at_minus_infinity_never_come():
+    # Of 1 and 2 each leads to the other, and only 2 to the end.
+    step = memoryless([0, 0, 0, 1], [0, 0, 1, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0])
+    found = search(step, None, 1, beam=8, n_best=8, max_lengths=6)[0]
+    assert {tuple(one.tokens) for one in found if one.finished} == {
+        (2,),
+        (1, 2),
+        (2, 1, 2),
+        (1, 2, 1, 2),
+        (2, 1, 2, 1, 2),
+    }
+    assert all(math.isfinite(one.score) for one in found)
+
+
+def test_float32_and_half_are_added_up_in_double():
+    log_probs = torch.tensor([[-20.0, -1e-4, -9.5, -30.0]]).half().log_softmax(1)
+    found = search(lambda tokens, state: (log_probs.expand(len(tokens), -1), None, None), None, 1, max_lengths=500)
+    assert found[0][0].log_probability == pytest.approx(500 * log_probs[0, 1].double().item(), rel=1e-9)
+
+
+def test_nothing_is_kept_for_a_gradient():
+    weight = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
+    found = search(
+        lambda tokens, state: ((tokens[:, None] + weight[tokens]).log_softmax(1), None, weight[tokens]), None, 1
+    )
+    assert not found[0][0].attention.requires_grad
+
+
+def test_rows_of_a_state_are_picked_in_any_tree_and_dimension():
+    class Pair(NamedTuple):
+        h: torch.Tensor
+        rest: object
+
+    rows = torch.tensor([2, 0])
+    tensor = torch.arange(12).view(2, 3, 2)
+    found = select_rows(Pair(tensor, {"a": [tensor, None], "b": (tensor,)}), rows, dim=1)
+    expected = tensor[:, rows]
+    assert isinstance(found, Pair)
+    assert torch.equal(found.h, expected)
+    assert torch.equal(found.rest["a"][0], expected)
+    assert found.rest["a"][1] is None
+    assert torch.equal(found.rest["b"][0], expected)
+    with pytest.raises(TypeError, match=r"select_rows: .* got int\. Give a `select` of your own"):
+        select_rows((tensor, 3), rows, dim=1)
+
+
+def test_the_state_of_a_recurrent_layer():
+    torch.manual_seed(3)
+    rnn = torch.nn.LSTM(4, 6, 2).double()
+    outer, vectors = torch.randn(6, 4).double(), torch.randn(4, 4).double()
+
+    def step(tokens, state):
+        h, state = rnn(vectors[tokens][None], state)
+        return (3 * h[0] @ outer).log_softmax(1), state, None
+
+    first = tuple(torch.randn(2, 5, 6).double() for _ in range(2))
+    together = search(step, first, 5, select=partial(select_rows, dim=1))
+    for sentence in range(5):
+        alone = search(step, tuple(x[:, [sentence]] for x in first), 1, select=partial(select_rows, dim=1))
+        assert [one.tokens for one in together[sentence]] == [one.tokens for one in alone[0]]
+
+
+# Mistakes.
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 0, "n_best": 0}, "beam_search: beam must be 1 or more, got 0."),
+        ({"beam": 4, "n_best": 5}, "beam_search: n_best must be from 1 to beam = 4, got 5."),
+        ({"n_best": 0}, "beam_search: n_best must be from 1 to beam = 8, got 0."),
+        ({"alpha": -0.1}, "alpha must be 0 or more, and finite, got -0.1."),
+        ({"alpha": math.nan}, "alpha must be 0 or more, and finite, got nan."),
+        ({"alpha": 1e200, "target_lengths": 9}, "alpha = 1e+200 is too large: the factor for 9 tokens is infinite."),
+        ({"end": -1}, "beam_search: end must be 0 or more, got -1."),
+        ({"start": -2}, "beam_search: start must be 0 or more, got -2."),
+        ({"end": 7}, "beam_search: end = 7 is not among the V = 4 tokens that step knows."),
+        ({"max_lengths": [3, 0]}, "beam_search: max_lengths must be 1 or more, got 0."),
+        ({"max_lengths": 2.5}, "beam_search: max_lengths must be whole numbers, got torch.float32."),
+        ({"target_lengths": -1}, "beam_search: target_lengths must be 0 or more, got -1."),
+        (
+            {"target_lengths": [1, 2, 3]},
+            "beam_search: target_lengths must be one number, or one a sentence, (B,) = (2,), got (3,).",
+        ),
+    ],
+)
+def test_wrong_arguments(options, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        search(memoryless(*[[0.25] * 4] * 4), None, 2, **options)
+
+
+def test_a_negative_number_of_sentences():
+    with pytest.raises(ValueError, match=r"^greedy: batch_size must be 0 or more, got -1\.$"):
+        greedy(None, None, -1, start=START, end=END, max_lengths=3)
+
+
+BOTH = pytest.mark.parametrize(
+    ("who", "decode"),
+    [
+        ("beam_search", search),
+        ("greedy", partial(greedy, start=START, end=END, max_lengths=9)),
+        ("sample", partial(sample, sampler=Sampler(seed=1), start=START, end=END, max_lengths=9)),
+    ],
+    ids=["beam", "greedy", "sample"],
+)
+
+
+def broken_at(step: int, sentence: int, value: float, token: int | None):
+    """A step function that gives `value` for a token, or for all of them, at one step of one sentence."""
+
+    def broken(tokens, state):
+        number, sentences = state
+        log_probs = torch.tensor([0.0, 0.5, 0.3, 0.2]).log().repeat(len(tokens), 1)
+        if int(number[0]) == step:
+            log_probs[sentences == sentence, slice(None) if token is None else token] = value
+        return log_probs, (number + 1, sentences), None
+
+    return broken, (torch.ones(3), torch.arange(3))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("value", "token", "message"),
+    [
+        (math.nan, 2, "{}: NaN among the log-probabilities at step 3 of sentence 1."),
+        (math.nan, 0, "{}: NaN among the log-probabilities at step 3 of sentence 1."),
+        (2.5, 1, "{}: log-probabilities must be 0 or less, got 2.5 at step 3 of sentence 1. If these are logits: "),
+        (
+            math.inf,
+            1,
+            "{}: log-probabilities must be 0 or less, got inf at step 3 of sentence 1. If these are logits: ",
+        ),
+        (-math.inf, None, "{}: nothing can follow at step 3 of sentence 1, every log-probability is -inf. Leave "),
+    ],
+    ids=str,
+)
+def test_a_model_that_misbehaves_is_named_with_step_and_sentence(who, decode, value, token, message):
+    step, state = broken_at(3, 1, value, token)
+    with pytest.raises(ValueError, match=f"^{re.escape(message.format(who))}"):
+        decode(step, state, 3)
+
+
+@BOTH
+def test_results_of_the_wrong_size_are_named(who, decode):
+    message = f"{who}: step must return log-probabilities (N, V) first, N = 3 as in tokens, got (1, 3, 4)."
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        decode(lambda tokens, state: (torch.zeros(1, len(tokens), 4), state, None), None, 3)
+    message = f"{who}: step must return a tensor of N = 3 rows third, or None, got (2, 7)."
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        decode(lambda tokens, state: (torch.zeros(len(tokens), 4) - 9, state, torch.zeros(2, 7)), None, 3)
+
+
+def test_rounding_above_0_is_taken_for_0():
+    step = memoryless([0, 0, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0])
+    found = search(lambda tokens, state: (step(tokens, state)[0] + 1e-6, state, None), None, 1)[0][0]
+    assert (found.tokens, found.log_probability, found.score) == ([1], 0.0, 0.0)
