@@ -24,14 +24,15 @@ WIDTH = 2
 
 
 class Encoded(NamedTuple):
-    """B sources as a decoder needs them, in the order in which they came."""
+    """B sources as a decoder needs them, in the order in which they came.
+
+    What its layers get is V h~ for each of them, (B, gates * H), or the first h and c of an LSTM, (L, B, H).
+    """
 
     memory: Tensor  # outputs of the encoder's last layer, (S, B, H), zero behind the lengths
     values: Tensor  # W_k of each of them, (S, B, H)
     lengths: Tensor  # (B,)
-    handed: tuple[
-        Tensor, ...
-    ]  # what the layers get: V h~ of each, (B, gates * H); or an LSTM's first h and c, (L, B, H)
+    handed: tuple[Tensor, ...]  # what the layers get
 
     def rows(self, index: Tensor) -> "Encoded":
         """The sources that the index, (N,), int64, names."""
