@@ -1,7 +1,9 @@
 """The command in this process, where none of its own is needed, and as a process to be signalled."""
 
 import contextlib
+import hashlib
 import io
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 from unittest import mock
 
 from quasirnn.cli.main import main
@@ -33,15 +36,15 @@ class Result:
         return self.stderr.removeprefix("quasirnn: ").rstrip("\n")
 
 
-def here(*arguments: object, stdin: bytes = b"") -> Result:
-    """Run `quasirnn ARGUMENTS`. What would end in a traceback is raised."""
-    stdout, stderr, code = io.StringIO(), io.StringIO(), 0
+def here(*arguments: object, stdin: bytes = b"", stdout: TextIO | None = None) -> Result:
+    """Run `quasirnn ARGUMENTS`. What would end in a traceback is raised. `stdout`: where to print instead."""
+    printed, stderr, code = io.StringIO(), io.StringIO(), 0
     # A real script's path: what is printed for typing next begins with it.
     words = [SCRIPT, *map(str, arguments)]
     with (
         mock.patch.object(sys, "argv", words),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
-        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stdout(stdout or printed),
         contextlib.redirect_stderr(stderr),
         in_a_hurry(),
     ):
@@ -49,7 +52,34 @@ def here(*arguments: object, stdin: bytes = b"") -> Result:
             main()
         except SystemExit as end:
             code = end.code or 0
-    return Result(code, stdout.getvalue(), stderr.getvalue())
+    return Result(code, printed.getvalue(), stderr.getvalue())
+
+
+def as_json(*arguments: object, **options: bytes) -> dict:
+    """What a command prints with --json: one JSON object, strictly, and nothing else."""
+
+    def no_constant(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    result = here(*arguments, "--json", **options)
+    assert (result.code, result.stderr) == (0, ""), result
+    return json.loads(result.stdout, parse_constant=no_constant)
+
+
+def everything(folder: Path) -> dict[str, tuple[int, str]]:
+    """All files below a folder, by time and content."""
+    return {
+        str(file): (file.stat().st_mtime_ns, hashlib.sha256(file.read_bytes()).hexdigest())
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
+
+
+def run_script(*arguments: object, stdin: bytes = b"", **options) -> subprocess.CompletedProcess[bytes]:
+    """The same as a process of its own, with real pipes."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [SCRIPT, *map(str, arguments)]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=300, env=environment, **options)
 
 
 class Process:

@@ -42,3 +42,17 @@ def tiny_runs(tmp_path_factory):
 def own_run(tiny_runs, tmp_path):
     """A copy of the run of words, to do with as one likes."""
     return Path(shutil.copytree(tiny_runs / "word", tmp_path / "run"))
+
+
+@pytest.fixture(scope="session")
+def tiny_sentiment(tmp_path_factory):
+    """A folder with the runs `qrnn`, `lstm` and `three`, as of `train_runs`. To be left as it is."""
+    from tasks.tiny_sentiment import train_runs
+
+    return train_runs(tmp_path_factory.mktemp("sentiment"))
+
+
+@pytest.fixture
+def own_sentiment(tiny_sentiment, tmp_path):
+    """A copy of the classifier of two classes, to do with as one likes."""
+    return Path(shutil.copytree(tiny_sentiment / "qrnn", tmp_path / "run"))

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 import quasirnn as package
-from cli.command import SCRIPT, here
+from cli.command import SCRIPT, as_json, here, run_script
+from cli.texts_as_they_come import TEXTS
 
 
 @pytest.fixture(scope="session")
@@ -19,17 +20,6 @@ def word(tiny_runs):
 @pytest.fixture(scope="session", params=["word", "character"])
 def run(request, tiny_runs):
     return tiny_runs / request.param
-
-
-def as_json(*arguments: object, **options: bytes) -> dict:
-    """What a command prints with --json: one JSON object, strictly, and nothing else."""
-
-    def no_constant(name):
-        raise AssertionError(f"{name} is not JSON")
-
-    result = here(*arguments, "--json", **options)
-    assert (result.code, result.stderr) == (0, ""), result
-    return json.loads(result.stdout, parse_constant=no_constant)
 
 
 def test_evaluate_prints_the_figures_of_a_split(run):
@@ -85,23 +75,6 @@ def test_what_cannot_be_evaluated(word, tmp_path, monkeypatch, arguments, messag
     monkeypatch.chdir(tmp_path)
     for extra in ([], ["--json"]):
         assert message in here("evaluate", word, *arguments, *extra).mistake
-
-
-# Bytes of a file, the lines in it, or where and what the mistake is.
-TEXTS = {
-    "plain": (b"the cat\nthe dog ran\n", ["the cat", "the dog ran"]),
-    "BOM": (b"\xef\xbb\xbfthe cat\nthe dog ran\n", ["the cat", "the dog ran"]),
-    "CRLF": (b"the cat\r\nthe dog ran\r\n", ["the cat", "the dog ran"]),
-    "no final newline": (b"the cat\nthe dog ran", ["the cat", "the dog ran"]),
-    "U+0085": ("the cat\u0085sat\nthe dog\n".encode(), ["the cat\u0085sat", "the dog"]),
-    "U+2028": ("the cat\u2028sat\nthe dog\n".encode(), ["the cat\u2028sat", "the dog"]),
-    "lone CR": (b"the cat\rsat\nthe dog\n", ["the cat\rsat", "the dog"]),
-    "beyond ASCII": ("the café 🐈\n".encode(), ["the café 🐈"]),
-    "long line": (b"the cat " * 10_000, ["the cat " * 10_000]),
-    "NUL": (b"the cat\nthe\0dog\n", ":2: byte 4 of the line is NUL."),
-    "bad UTF-8": (b"the cat\nthe dog\n\xe9t\xe9\n", ":3: byte 1 of the line (0xe9) is not UTF-8."),
-    "UTF-16": ("the cat\n".encode("utf-16"), ":1: byte 1 of the line is the start of UTF-16 text."),
-}
 
 
 @pytest.mark.parametrize("source", ["file", "standard input"])
@@ -257,12 +230,6 @@ def test_what_cannot_be_generated(word, arguments, message):
 
 
 # From here on as processes of their own.
-
-
-def run_script(*arguments: object, stdin: bytes = b"", **options) -> subprocess.CompletedProcess[bytes]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [SCRIPT, *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=300, env=environment, **options)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from cli.command import here
+from quasirnn.data.vocabulary import Vocabulary
 
 USES = (
     ("evaluate",),
@@ -46,6 +47,17 @@ def change_setting(**values):
     def apply(run: Path) -> None:
         data = json.loads((run / "training.json").read_text())
         change("training.json", settings=data["settings"] | values)(run)
+
+    return apply
+
+
+def change_corpus(**values):
+    """Other values of what the training recorded of its texts; None takes one away."""
+
+    def apply(run: Path) -> None:
+        corpus = json.loads((run / "training.json").read_text())["corpus"] | values
+        kept = {key: value for key, value in corpus.items() if value is not None}
+        change("training.json", corpus=kept)(run)
 
     return apply
 
@@ -137,6 +149,86 @@ def test_guarantee_model_files_run_no_code_resuming_a_malformed_run(own_run, dam
     assert {file: file.read_bytes() for file in own_run.rglob("*") if file.is_file()} == before
 
 
+# What a classifier has besides, and what no language model has wrong.
+CLASSIFIER = {
+    "classes missing": (change_corpus(classes=None), "training.json: classes of the corpus must be "),
+    "classes of another type": (change_corpus(classes=["bad", 1]), "training.json: classes of the corpus must be "),
+    "too few classes": (change_corpus(classes=["bad"]), "training.json: names 1 classes, the model has 2."),
+    "too many classes": (
+        change_corpus(classes=["bad", "fair", "good"]),
+        "training.json: names 3 classes, the model has",
+    ),
+    "a class twice": (change_corpus(classes=["bad", "bad"]), "training.json: names 1 classes, the model has 2."),
+    "KEY of another type": (
+        change_setting(max_length="8"),
+        "training.json: max_length: must be an integer or none, got",
+    ),
+    "KEY of another task": (change_setting(level="word"), "training.json: level: no such key"),
+    "vocabulary of characters": (
+        lambda run: (run / "vocabulary.json").write_text(Vocabulary.from_text("abc", "character").to_json()),
+        "vocabulary.json: must be of kind word with the tokeniser review, got character and character.",
+    ),
+    "vocabulary of another tokeniser": (
+        change("vocabulary.json", tokeniser="whitespace"),
+        "vocabulary.json: must be of kind word with the tokeniser review, got word and whitespace.",
+    ),
+    "vocabulary without padding": (
+        change("vocabulary.json", specials={"unknown": "<unk>"}),
+        'vocabulary.json: "specials" lacks padding.',
+    ),
+    "vocabulary of another run": (change("vocabulary.json", tokens=["<pad>", "<unk>", "a"]), "vocabulary.json: has 3 "),
+    "config of another model": (change("config.json", model="LanguageModel"), "config.json: holds a 'LanguageModel'"),
+    "config with another class": (change("config.json", num_classes=3), "model.safetensors: output.weight has shape"),
+    "config with another padding": (change("config.json", padding=99), "config.json: describes no model: "),
+    "config with another dropout": (change("config.json", dropout=1.5), "config.json: describes no model: "),
+    "config with another cell": (change("config.json", cell="lstm"), "config.json: "),
+}
+CLASSIFIER_USES = (
+    (("evaluate",), ()),
+    (("evaluate",), ("--json",)),
+    (("classify",), ("great film",)),
+    (("classify",), ("great film", "--words")),
+    (("plot", "states"), ("great film",)),
+    (("plot", "confusion"), ()),
+)
+
+
+def told_of(run: Path) -> str:
+    """What every command that uses a classifier says of it: the same, and nothing is made."""
+    before = sorted(run.rglob("*"))
+    told = {here(*command, run, *arguments).mistake for command, arguments in CLASSIFIER_USES}
+    assert len(told) == 1, "every command says the same"
+    assert sorted(run.rglob("*")) == before
+    return told.pop()
+
+
+@pytest.mark.parametrize(("damage", "message"), CLASSIFIER.values(), ids=CLASSIFIER)
+def test_guarantee_model_files_run_no_code_using_a_malformed_classifier(own_sentiment, damage, message):
+    damage(own_sentiment)
+    assert told_of(own_sentiment).startswith(f"{own_sentiment}/{message}")
+
+
+@pytest.mark.parametrize("name", ["weights missing", "weights truncated", "weights that are no numbers"])
+def test_guarantee_model_files_run_no_code_using_the_weights_of_a_malformed_classifier(own_sentiment, name):
+    damage, message = WITHOUT_MODEL[name]
+    damage(own_sentiment)
+    assert told_of(own_sentiment).startswith(f"{own_sentiment}/{message}")
+
+
+def test_no_classifier_at_all(tmp_path):
+    assert told_of(tmp_path / "none").startswith(f"{tmp_path}/none: no such folder. `quasirnn train` makes runs")
+    assert told_of(tmp_path).startswith(f"{tmp_path}/training.json: no such file. Is ")
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSIFIER if name.startswith(("KEY", "vocabulary", "config"))])
+def test_guarantee_model_files_run_no_code_resuming_a_malformed_classifier(own_sentiment, name):
+    CLASSIFIER[name][0](own_sentiment)
+    before = {file: file.read_bytes() for file in own_sentiment.rglob("*") if file.is_file()}
+    mistake = here("train", "sentiment", "--out", own_sentiment, "--resume", "epochs=9").mistake
+    assert mistake.startswith(f"{own_sentiment}/")
+    assert {file: file.read_bytes() for file in own_sentiment.rglob("*") if file.is_file()} == before
+
+
 BAD_CHECKPOINTS = {
     "truncated": (lambda folder: os.truncate(folder / "model.safetensors", 100), "model.safetensors has 100 bytes "),
     "changed": (
@@ -192,9 +284,10 @@ def test_no_run_at_all(tmp_path, command):
 
 
 def test_a_run_of_another_task(own_run):
+    """One that says so and is not; what a real one is told is in test_classify.py."""
     change("training.json", task="translation")(own_run)
     for command, *arguments in USES:
-        assert f"{own_run}: is a run of translation" in here(command, own_run, *arguments).mistake
+        assert here(command, own_run, *arguments).mistake.startswith(str(own_run))
     mistake = here("train", "language-model", "--out", own_run, "--resume").mistake
     assert mistake == f"{own_run}: is a run of translation, not of language-model."
 

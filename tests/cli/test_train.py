@@ -1,22 +1,20 @@
 """`quasirnn train` from the first word to the last: run folders, mistakes, resuming, signals, several processes."""
 
 import errno
-import hashlib
 import json
 import os
-import random
 import shlex
 import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from torch import distributed
 
-from cli.command import LAUNCHER, SCRIPT, Process, here
+from cli.command import LAUNCHER, SCRIPT, Process, everything, here
+from cli.interrupted import kill_at_random_moments, resumes, steps_saved
 from quasirnn.cli import training_display
 from quasirnn.data.language_corpus import BUILT_IN
 from quasirnn.tasks.language_model_settings import LanguageModelSettings
@@ -45,15 +43,6 @@ def texts(tmp_path):
 def keys(*more: str) -> list[str]:
     """KEYS with some of them changed."""
     return list({key.partition("=")[0]: key for key in (*KEYS, *more)}.values())
-
-
-def everything(folder: Path) -> dict[str, tuple[int, str]]:
-    """All files below a folder, by time and content."""
-    return {
-        str(file): (file.stat().st_mtime_ns, hashlib.sha256(file.read_bytes()).hexdigest())
-        for file in sorted(folder.rglob("*"))
-        if file.is_file()
-    }
 
 
 def read(run: Path, name: str) -> dict:
@@ -408,7 +397,8 @@ def test_guarantee_failing_loudly_names_the_path_and_keeps_the_checkpoint_before
 
 
 # What follows runs the command as a process. Steps take milliseconds, so there must be many of them.
-LONG = ("epochs=30", "checkpoint_every=7", "max_steps=400")
+CHECKPOINT_EVERY = 7
+LONG = ("epochs=30", f"checkpoint_every={CHECKPOINT_EVERY}", "max_steps=400")
 
 
 @pytest.fixture(scope="module")
@@ -420,44 +410,16 @@ def whole(tmp_path_factory):
     return folder / "run"
 
 
-def steps_saved(run: Path) -> int:
-    """The step of the newest checkpoint, 0 if there is none."""
-    names = [path.name for path in (run / "checkpoint").glob("step-*")] if (run / "checkpoint").is_dir() else []
-    return max((int(name[5:14]) for name in names), default=0)
-
-
-def resumes(run: Path) -> list[int]:
-    """Where each resume began; at most the steps between two checkpoints before what had been reached."""
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines() if line.endswith("}")]
-    begun = []
-    for number, record in enumerate(records):
-        if record["event"] == "resume":
-            reached = max(before["step"] for before in records[:number])
-            assert record["step"] > 0
-            assert reached - record["step"] <= 7
-            begun.append(record["step"])
-    return begun
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.full)])
 def test_guarantee_exact_resume_of_a_killed_training(whole, tmp_path, kills):
-    """SIGKILL at random moments, between two checkpoints or in the middle of one."""
-    run, moment = tmp_path / "run", random.Random()  # not seeded: over time, all moments are tried
+    run = tmp_path / "run"
     arguments = [*TRAIN, "--data", whole.parent / "texts", "--out", run, "--resume", *keys(*LONG)]
-    # Early enough that the run is far from its end when the signal comes.
-    targets = sorted(moment.sample(range(10, 150), kills))
-    for target in targets:
-        enough = max(target, steps_saved(run) + 1)
-        process = Process(tmp_path / "output.txt", *arguments)
-        process.wait_for(lambda enough=enough: steps_saved(run) >= enough)
-        time.sleep(moment.uniform(0, 0.05))
-        process.popen.kill()
-        assert process.wait() == -signal.SIGKILL, process.output
+    targets = kill_at_random_moments(run, tmp_path / "output.txt", arguments, kills)
     assert here(*TRAIN, "--out", run, "--resume").code == 0
     assert hashes(run) == hashes(whole), f"killed at {targets}"
     assert series(run) == series(whole)
-    assert len(resumes(run)) == kills
+    assert len(resumes(run, CHECKPOINT_EVERY)) == kills
 
 
 @pytest.mark.slow
@@ -476,7 +438,7 @@ def test_guarantee_stops_cleanly_with_a_line_to_go_on_with(whole, tmp_path, numb
     program, *arguments = shlex.split(command)
     assert Path(program).resolve() == Path(SCRIPT).resolve()
     assert here(*arguments).code == 0
-    assert resumes(run) == [step]
+    assert resumes(run, CHECKPOINT_EVERY) == [step]
     assert hashes(run) == hashes(whole)
     assert series(run) == series(whole)
 
@@ -522,6 +484,6 @@ def test_guarantee_exact_resume_of_two_processes_after_sigterm(whole, tmp_path):
     step = steps_saved(run)
     process = Process(tmp_path / "3.txt", *TRAIN, "--out", run, "--resume", launcher=LAUNCHER)
     assert process.wait() == 0, process.output
-    assert resumes(run) == [step]
+    assert resumes(run, CHECKPOINT_EVERY) == [step]
     assert hashes(run) == hashes(uninterrupted)
     assert series(run) == series(uninterrupted)

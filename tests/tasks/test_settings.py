@@ -267,3 +267,19 @@ def test_what_a_resume_may_change():
         "zoneout: the run was started with 0.1, not 0.2",
         "clip: the run was started with 10.0, not none",
     ]
+
+
+def test_what_the_command_has_an_option_for_is_given_beside_the_keys():
+    assert apply_overrides(QRNN, ["epochs=3"], {"train": "mine"}) == dataclasses.replace(QRNN, epochs=3, train="mine")
+    with pytest.raises(SettingsError) as caught:
+        apply_overrides(QRNN, ["epochs=x"], {"vectors": "glove.txt", "train": "\udcff"})
+    assert caught.value.mistakes == (
+        "--vectors: this task has none",
+        "epochs: must be an integer, got 'x'",
+        "train: must be text or none, got '\\udcff'",
+    )
+    started = apply_overrides(QRNN, [], {"train": "mine"})
+    assert contradictions(started, [], {"train": "mine"}) == []
+    assert contradictions(started, ["epochs=5"], {"train": "other"}) == [
+        "train: the run was started with mine, not other"
+    ]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+from quasirnn.tasks import training_run
 from quasirnn.tasks.language_model import LANGUAGE_MODEL
 from quasirnn.tasks.training_run import Request, Trained, train
 
@@ -38,8 +39,12 @@ def write_texts(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def in_a_hurry() -> Iterator[None]:
-    """The disk and the garbage collector are asked for nothing, which is most of what a tiny training takes."""
-    with mock.patch.object(os, "fsync"), mock.patch.object(gc, "collect", return_value=0):
+    """The disk, the garbage collector and curves are asked for nothing, which is most of what a tiny training takes."""
+    with (
+        mock.patch.object(os, "fsync"),
+        mock.patch.object(gc, "collect", return_value=0),
+        mock.patch.object(training_run, "draw_curves_of", return_value=None),
+    ):
         yield
 
 

@@ -157,7 +157,9 @@ def train_step(
 
 @app.command(name="task")
 def task_steps(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="As for train: sentiment or language-model.")],
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="As for train: sentiment, language-model or translation.")
+    ],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Change settings, as for train; for both where both have them."),

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quasirnn.cli.errors import run_errors
+from quasirnn.cli.errors import UsageError, run_errors
 from quasirnn.cli.runs import finite, progress_of, reader_may_leave
 
 if TYPE_CHECKING:
     from quasirnn.tasks.language_model_text import Evaluation
     from quasirnn.tasks.sentiment_text import SentimentEvaluation
+    from quasirnn.tasks.translation_text import TranslationEvaluation
 
 
 def evaluate(
@@ -23,19 +24,28 @@ def evaluate(
         typer.Option(metavar="DIR", help="Where the text is. [default: where the training's was]"),
     ] = None,
     split: Annotated[str, typer.Option(help="train, valid, test, or the name of a file without its suffix.")] = "test",
+    beam: Annotated[
+        int | None, typer.Option(help="Translation: hypotheses that are followed; 1 is greedy. [default: 8]", min=1)
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Translation: of the ranking criterion. [default: 0.6]", min=0)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Evaluate a trained model on text it has not seen.
 
     A language model reads the split as one stream, every token with all tokens before it as context, and reports the
     perplexity over all of them but the first. A classifier reports its accuracy, its loss, and which class was taken
-    for which.
+    for which; a translator BLEU and chrF as sacrebleu has them, and how many translations are right to the letter.
     """
     with run_errors(), progress_of(f"reading {split}") as tick:
         from quasirnn.tasks.load import load
 
         model = load(run)
-        result: Any = model.evaluate(split, data, tick)
+        search = {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
+        if search and model.task != "translation":
+            raise UsageError(f"--{next(iter(search))}: only a translator searches; {run} is a run of {model.task}.")
+        result: Any = model.evaluate(split, data, tick, **search)
         figures, show = SHOWN[model.task]
     with reader_may_leave():
         if as_json:
@@ -71,8 +81,19 @@ def show_sentiment(result: "SentimentEvaluation") -> None:
         print("  ".join([first.ljust(widths[0]), *cells]))
 
 
+def show_translation(result: "TranslationEvaluation") -> None:
+    print(
+        f"{result.corpus}, {result.split}: BLEU {result.bleu:.2f} (lower-case {result.bleu_lowercase:.2f}), chrF "
+        f"{result.chrf:.2f}, exact match {result.exact_match:.2f} %, loss {result.loss:.4f} ({result.pairs:,} pairs, "
+        f"beam {result.beam}, alpha {result.alpha:g})"
+    )
+    for signature in result.signatures.values():
+        print(signature)
+
+
 # By task: what a result has that may not be finite, and how it is shown.
 SHOWN = {
     "language-model": (("loss", "perplexity", "bits_per_token"), show_language_model),
     "sentiment": (("loss",), show_sentiment),
+    "translation": (("loss",), show_translation),
 }

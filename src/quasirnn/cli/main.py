@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli import bench, classify, demo, doctor, evaluate, generate, plot, score, train
+from quasirnn.cli import bench, classify, demo, doctor, evaluate, generate, plot, score, train, translate
 
 app = typer.Typer(
     name="quasirnn",
@@ -27,6 +27,7 @@ app.command(name="evaluate")(evaluate.evaluate)
 app.command(name="classify")(classify.classify)
 app.command(name="generate")(generate.generate)
 app.command(name="score")(score.score)
+app.command(name="translate")(translate.translate)
 app.add_typer(plot.app, name="plot")
 app.add_typer(bench.app, name="bench")
 

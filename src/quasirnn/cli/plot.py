@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from quasirnn.cli.errors import UsageError, run_errors, user_errors
-from quasirnn.cli.runs import load_sentiment, progress_of, texts
+from quasirnn.cli.runs import load_sentiment, load_translator, progress_of, texts
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -99,9 +99,9 @@ def states(
         from quasirnn.plots.states import hidden_states
 
         path = out or run / "states.png"
+        model = load_sentiment(run)
         with user_errors():
             require(path)
-        model = load_sentiment(run)
         whole = " ".join(texts([] if text is None else [text], file))
         found = model.states(whole, layer, what, label)
         number = model.training.settings.num_layers if layer is None else layer
@@ -143,12 +143,48 @@ def confusion(
         from quasirnn.plots.figure import require
 
         path = out or run / "confusion.png"
+        model = load_sentiment(run)
         with user_errors():
             require(path)
-        model = load_sentiment(run)
         with progress_of(f"reading {split}") as tick:
             found = model.evaluate(split, data, tick)
         confusion_matrix(path, found.classes, np.array(found.confusion))
+    print(f"Wrote {path}", file=sys.stderr)
+
+
+@app.command()
+def attention(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained translator.")],
+    text: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="The sentence to translate; standard input if none.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Read the sentence from a file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: attention.png in RUN]")
+    ] = None,
+    beam: Annotated[int, typer.Option(help="Hypotheses that are followed; 1 is greedy.", min=1, max=256)] = 8,
+) -> None:
+    """Translate a sentence and draw what each character of the translation attended to: source across, target down.
+
+    Example:
+
+    quasirnn plot attention runs/translation "der dritte März neunzehnhundertsiebenundachtzig"
+    """
+    with run_errors():
+        from quasirnn.data.errors import DataError
+        from quasirnn.plots.attention import attention_weights
+        from quasirnn.plots.figure import require
+
+        path = out or run / "attention.png"
+        with user_errors():
+            require(path)
+        model = load_translator(run)
+        whole = " ".join(texts([] if text is None else [text], file))
+        (found,) = model.n_best(whole, 1, beam=beam, attention=True)
+        if found.attention is None:
+            raise DataError("the text is too long for one picture: give one sentence.")
+        target = [*found.text, "end"] if found.finished else [*found.text]
+        attention_weights(path, list(whole), target, found.attention.numpy())
     print(f"Wrote {path}", file=sys.stderr)
 
 

@@ -15,6 +15,7 @@ from quasirnn.cli.errors import UsageError
 if TYPE_CHECKING:
     from quasirnn.tasks.language_model_text import LanguageModelOnText
     from quasirnn.tasks.sentiment_text import SentimentOnText
+    from quasirnn.tasks.translation_text import TranslationOnText
 
 
 def load_language_model(run: Path) -> "LanguageModelOnText":
@@ -23,6 +24,10 @@ def load_language_model(run: Path) -> "LanguageModelOnText":
 
 def load_sentiment(run: Path) -> "SentimentOnText":
     return _load(run, "sentiment")
+
+
+def load_translator(run: Path) -> "TranslationOnText":
+    return _load(run, "translation")
 
 
 def _load(run: Path, task: str) -> Any:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="sentiment or language-model.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="sentiment, language-model or translation.")],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
@@ -29,7 +29,8 @@ def train(
             metavar="DIR",
             help="A folder with train, valid and test, or one file; may be given several times. Language model: ptb/, "
             "wikitext-2/, or your own .txt files. Sentiment: aclImdb/, or your own .tsv, .csv or .jsonl files with "
-            "label and text. Without it: the built-in corpus.",
+            "label and text. Translation: paired files (train.de, train.en), IWSLT's XML, or .tsv. Without it: the "
+            "built-in corpus.",
         ),
     ] = None,
     preset: Annotated[

@@ -119,8 +119,10 @@ def figures_of(record: dict[str, Any]) -> dict[str, float]:
 
 
 def describe_corpus(corpus: dict[str, Any]) -> str:
-    """A line on what is trained on: texts where they are counted, tokens otherwise."""
-    unit = "texts" if all("texts" in split for split in corpus["splits"].values()) else "tokens"
+    """A line on what is trained on, counted in whatever its parts are made of."""
+    unit = next(
+        unit for unit in ("texts", "pairs", "tokens") if all(unit in part for part in corpus["splits"].values())
+    )
     parts = ", ".join(f"{name} {split[unit]:,}" for name, split in corpus["splits"].items())
-    shown = unit if unit == "texts" else f"{corpus['level']}s"
+    shown = f"{corpus['level']}s" if unit == "tokens" else unit
     return f"{corpus['name']}: {parts} {shown}, vocabulary {corpus['vocabulary']:,}"

@@ -99,7 +99,7 @@ def _choose_folder(path: Path, stems: dict[str, str]) -> tuple[Path, str | None]
     inside = [(child, _layout(child)) for child in sorted(path.iterdir()) if child.is_dir()]
     inside = [(child, layout) for child, layout in inside if layout]
     if len(inside) > 1:
-        raise DataError(f"{path} holds several corpora; give one of them: {_some([str(child) for child, _ in inside])}")
+        raise DataError(f"{path} holds several corpora; give one of them: {some([str(child) for child, _ in inside])}")
     return inside[0] if inside else (path, None)
 
 
@@ -118,7 +118,7 @@ def _files(folder: Path, layout: str, stems: dict[str, str]) -> dict[str, Path]:
         there = [file for name in names if (file := folder / layout.format(name)).is_file()]
         if len(there) > 1 and split not in stems:
             choices = " or ".join(f"{split}={file.stem}" for file in there)
-            raise DataError(f"{folder} holds {_some([file.name for file in there])}; say which it is: {choices}")
+            raise DataError(f"{folder} holds {some([file.name for file in there])}; say which it is: {choices}")
         if there:
             files[split] = there[0]
     return files
@@ -146,11 +146,12 @@ def listing(folder: Path) -> str:
         return "it is a single file"
     names = sorted(file.name for file in folder.iterdir())
     if texts := [name for name in names if name.endswith(SUFFIXES)]:
-        return f"it holds {_some(texts)}"
+        return f"it holds {some(texts)}"
     if archives := [name for name in names if name.endswith(ARCHIVES)]:
-        return f"it holds {_some(archives)}, to be unpacked first"
+        return f"it holds {some(archives)}, to be unpacked first"
     return "it holds no .txt file"
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
+    """The first few of many names, for an error message."""
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from quasirnn.data.corpus_files import ARCHIVES, SPLITS, SYNONYMS, CorpusFiles
+from quasirnn.data.corpus_files import ARCHIVES, SPLITS, SYNONYMS, CorpusFiles, some
 from quasirnn.data.errors import DataError
 from quasirnn.data.labelled_rows import SUFFIXES, class_folders
 
@@ -53,9 +53,9 @@ def listing(folder: Path) -> str:
         return "it is a single file"
     names = sorted(file.name for file in folder.iterdir())
     if texts := [name for name in names if name.lower().endswith(SUFFIXES)]:
-        return f"it holds {_some(texts)}"
+        return f"it holds {some(texts)}"
     if archives := [name for name in names if name.endswith(ARCHIVES)]:
-        return f"it holds {_some(archives)}, to be unpacked first"
+        return f"it holds {some(archives)}, to be unpacked first"
     return f"it holds no {', '.join(SUFFIXES)} file"
 
 
@@ -86,7 +86,7 @@ def _choose_folder(path: Path, stems: dict[str, str]) -> Path:
         return path
     inside = [child for child in sorted(path.iterdir()) if child.is_dir() and _files(child, stems)]
     if len(inside) > 1:
-        raise DataError(f"{path} holds several corpora; give one of them: {_some([str(child) for child in inside])}")
+        raise DataError(f"{path} holds several corpora; give one of them: {some([str(child) for child in inside])}")
     return inside[0] if inside else path
 
 
@@ -104,7 +104,7 @@ def _one(folder: Path, split: str, *names: str) -> list[Path]:
     there = [file for name in names for file in _candidates(folder, name)]
     if len(there) > 1:
         choices = " or ".join(f"{split}={file.name}" for file in there)
-        raise DataError(f"{folder} holds {_some([file.name for file in there])}; say which it is: {choices}")
+        raise DataError(f"{folder} holds {some([file.name for file in there])}; say which it is: {choices}")
     return there
 
 
@@ -123,7 +123,3 @@ def _candidates(folder: Path, name: str) -> list[Path]:
 
 def _packed(folder: Path) -> list[Path]:
     return [folder / PACKED.format(split) for split in SPLITS]
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -238,7 +238,8 @@ class Reader:
     for piece in ("The main weakness", "is its story."):
         print(reader.read(piece)[-1].so_far.label)
 
-    Pieces end where words end: the words of one piece are not joined to those of the next.
+    Pieces end where words end: the words of one piece are not joined to those of the next. What is behind the
+    max_length of the training is not read, as by `classify`.
     """
 
     def __init__(self, model: SentimentOnText) -> None:
@@ -249,11 +250,13 @@ class Reader:
         """The words of this piece, each with what the text is taken for after it."""
         on_text = self.model
         ids = on_text.vocabulary.encode(text)
+        if (most := on_text.training.settings.max_length) is not None:
+            ids = ids[: most - (0 if self._reading is None else self._reading.count)]
         if not len(ids):
             return []
         logits, self._reading = on_text.model.read(ids[:, None].to(on_text.device), self._reading)
         probabilities = logits[:, 0].double().softmax(-1).cpu()
-        words = on_text.vocabulary.tokenise(text)
+        words = on_text.vocabulary.tokenise(text)[: len(ids)]
         return [WordRead(word, on_text._classification(row)) for word, row in zip(words, probabilities, strict=True)]
 
 
