@@ -1,0 +1,278 @@
+"""`quasirnn classify`, and `evaluate` of a classifier: labels in the order of the texts, from wherever they come."""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import pytest
+
+import quasirnn as package
+from cli.command import SCRIPT, as_json, here, run_script
+from cli.texts_as_they_come import TEXTS
+from quasirnn.cli import classify
+from quasirnn.tasks import sentiment_text
+from tasks.tiny_sentiment import labelled_rows, write_rows
+
+LINES = ["the film is dull", "", "great great", " \t", "a zebra , and the dull story"]
+
+
+@pytest.fixture(scope="session", params=["qrnn", "lstm", "three"])
+def run(request, tiny_sentiment):
+    return tiny_sentiment / request.param
+
+
+@pytest.fixture(scope="session")
+def qrnn(tiny_sentiment):
+    return tiny_sentiment / "qrnn"
+
+
+def rows(stdout: str) -> list[list[str]]:
+    header, *lines = stdout.splitlines()
+    assert header == "label\tprobability\ttext"
+    return [line.split("\t") for line in lines]
+
+
+def expected_rows(run, lines=LINES) -> list[list[str]]:
+    """A line for each text, in its order; a blank one has no label."""
+    found = package.load(run).classify_all(lines)
+    return [
+        ["-", "-", ""] if each is None else [each.label, f"{each.probability:.4f}", line]
+        for line, each in zip(lines, found, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("source", ["arguments", "file", "standard input"])
+def test_texts_from_anywhere_keep_their_order(run, tmp_path, source):
+    (tmp_path / "texts.txt").write_text("\n".join(LINES))
+    arguments = {"arguments": LINES, "file": ["--file", tmp_path / "texts.txt"], "standard input": []}[source]
+    stdin = "\n".join(LINES).encode() if source == "standard input" else b""
+    result = here("classify", run, *arguments, stdin=stdin)
+    assert (result.code, result.stderr) == (0, "")
+    assert rows(result.stdout) == expected_rows(run)
+
+    items = as_json("classify", run, *arguments, stdin=stdin)["items"]
+    for line, item, each in zip(LINES, items, package.load(run).classify_all(LINES), strict=True):
+        assert item["text"] == line
+        if each is None:
+            assert (item["label"], item["probability"], item["probabilities"]) == (None, None, None)
+        else:
+            assert item == {
+                "text": line,
+                "label": each.label,
+                "probability": each.probability,
+                "probabilities": each.probabilities,
+            }
+            assert list(item["probabilities"]) == list(package.load(run).classes)
+            assert sum(item["probabilities"].values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4096])
+def test_labels_do_not_depend_on_what_is_read_together(run, monkeypatch, batch_size):
+    monkeypatch.setattr(sentiment_text, "POOL", 7)
+    texts = [text for _, text in labelled_rows("train")][:20]
+    found = rows(here("classify", run, *texts, "--batch-size", batch_size).stdout)
+    for (label, probability, text), expected in zip(found, expected_rows(run, texts), strict=True):
+        assert (label, text) == (expected[0], expected[2])
+        assert float(probability) == pytest.approx(float(expected[1]), abs=2e-4)
+
+
+@pytest.mark.parametrize("how", [[], ["--json"], ["--words"]], ids=["table", "json", "words"])
+def test_lines_without_end_are_printed_as_they_come(qrnn, monkeypatch, how):
+    """Of a million lines no more are read than a pool ahead of what is printed."""
+    monkeypatch.setattr(sentiment_text, "POOL", 16)
+    ahead = []
+
+    class Enough(Exception):
+        pass
+
+    def endless(arguments, file):
+        for read in itertools.count(1):
+            printed = sys.stdout.getvalue().count("film")
+            ahead.append(read - printed)
+            if printed >= 50:
+                raise Enough
+            yield "great film"
+
+    monkeypatch.setattr(classify, "texts", endless)
+    with pytest.raises(Enough):
+        here("classify", qrnn, "--batch-size", 8, *how)
+    assert max(ahead) <= 17
+    assert len(ahead) > 50
+
+
+def test_a_label_and_its_probability_after_each_word(run):
+    result = here("classify", run, "--words", "It's a dull film", "", "great")
+    assert (result.code, result.stderr) == (0, "")
+    model = package.load(run)
+    whole, last = (
+        [f"{read.so_far.label}\t{read.so_far.probability:.4f}\t{read.word}" for read in model.words(text)]
+        for text in ("It's a dull film", "great")
+    )
+    assert [line.split("\t")[2] for line in whole] == ["It", "'s", "a", "dull", "film"]
+    assert result.stdout.splitlines() == ["label\tprobability\tword", *whole, "", "", *last]
+    assert whole[-1].split("\t")[:2] == rows(here("classify", run, "It's a dull film").stdout)[0][:2]
+
+
+def test_a_long_text_is_cut_short_in_the_table_alone(qrnn):
+    long = "great film " * 30
+    assert rows(here("classify", qrnn, long).stdout)[0][2] == long[:57] + "..."
+    assert as_json("classify", qrnn, long)["items"][0]["text"] == long
+
+
+@pytest.mark.parametrize("source", ["file", "standard input"])
+@pytest.mark.parametrize(("content", "expected"), TEXTS.values(), ids=TEXTS)
+def test_guarantee_text_as_it_comes_classify(qrnn, tmp_path, content, expected, source):
+    file = tmp_path / "text.txt"
+    file.write_bytes(content)
+    arguments, stdin, name = (["--file", file], b"", str(file)) if source == "file" else ([], content, source)
+    if isinstance(expected, list):
+        items = as_json("classify", qrnn, *arguments, stdin=stdin)["items"]
+        assert [item["text"] for item in items] == expected
+        assert all(item["label"] in ("bad", "good") for item in items)
+        assert len(rows(here("classify", qrnn, *arguments, stdin=stdin).stdout)) == len(expected)
+        return
+    for extra in ([], ["--json"], ["--words"]):
+        result = here("classify", qrnn, *arguments, *extra, stdin=stdin)
+        assert result.code == 2
+        assert result.stderr.startswith(f"quasirnn: {name}{expected}")
+        assert result.stderr.count("\n") == 1
+
+
+def test_nothing_at_all(qrnn, tmp_path):
+    (tmp_path / "text.txt").touch()
+    for arguments in ([], ["--file", tmp_path / "text.txt"]):
+        assert rows(here("classify", qrnn, *arguments).stdout) == []
+        assert as_json("classify", qrnn, *arguments) == {"items": []}
+        assert here("classify", qrnn, *arguments, "--words").stdout == "label\tprobability\tword\n"
+    assert rows(here("classify", qrnn, "").stdout) == [["-", "-", ""]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["great", "--file", "x.txt"], "TEXT and --file: give one of them."),
+        (["--file", "x.txt"], "No such file or directory: 'x.txt'"),
+        (["--file", "."], "Is a directory: '.'"),
+        (["great \udcff"], "'great \\udcff': not valid UTF-8."),
+        (["great", "--words", "--json"], "--words and --json: give one of them."),
+        (["great", "--batch-size", "0"], "Invalid value for '--batch-size'"),
+        (["great", "--batch-size", "many"], "Invalid value for '--batch-size'"),
+    ],
+)
+def test_what_cannot_be_classified(qrnn, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in here("classify", qrnn, *arguments).mistake
+
+
+def test_runs_of_other_tasks(qrnn, tiny_runs):
+    word = tiny_runs / "word"
+    mistake = f"{word}: is a run of language-model, this command needs one of sentiment."
+    assert here("classify", word, "great").mistake == mistake
+    assert here("plot", "states", word, "great").mistake == mistake
+    assert here("plot", "confusion", word).mistake == mistake
+    for command in (["generate", qrnn], ["score", qrnn, "great"]):
+        assert here(*command).mistake == f"{qrnn}: is a run of sentiment, this command needs one of language-model."
+
+
+def test_evaluate_prints_accuracy_and_what_was_taken_for_what(run):
+    expected = package.load(run).evaluate("test")
+    result = here("evaluate", run)
+    assert (result.code, result.stderr) == (0, "")
+    first, header, *lines = result.stdout.splitlines()
+    assert first == (
+        f"{expected.corpus}, test: accuracy {expected.accuracy:.2f} %, loss {expected.loss:.4f} (18 texts)"
+    )
+    assert header.split() == ["true", "\\", "said", *expected.classes]
+    assert [line.split() for line in lines] == [
+        [name, *map(str, counts)] for name, counts in zip(expected.classes, expected.confusion, strict=True)
+    ]
+    assert len({len(line) for line in (header, *lines)}) == 1, "columns stand below one another"
+    assert as_json("evaluate", run) == {
+        "run": str(run),
+        "corpus": expected.corpus,
+        "split": "test",
+        "classes": list(expected.classes),
+        "texts": 18,
+        "tokens": expected.tokens,
+        "unknown": 0,
+        "loss": expected.loss,
+        "accuracy": expected.accuracy,
+        "confusion": expected.confusion,
+        "notes": [],
+    }
+
+
+def test_evaluate_on_other_texts_says_what_is_strange_about_them(qrnn, tmp_path):
+    write_rows(tmp_path / "mine.csv", [("good", "great film"), ("good", "great film"), ("bad", "a zebra")])
+    result = here("evaluate", qrnn, "--data", tmp_path, "--split", "mine")
+    assert result.code == 0
+    assert result.stderr == (
+        "Note: mine: 1 of 3 texts repeat another one\n"
+        "Note: mine: 1 of 6 tokens (16.7%) are not in the vocabulary and are read as <unk>\n"
+    )
+    assert as_json("evaluate", qrnn, "--data", tmp_path / "mine.csv", "--split", "mine")["texts"] == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"good\tgreat\nfair\tusual\n", "test.tsv:2: the label 'fair' is not one of those in training: bad, good"),
+        (b"good\tgreat\n\tusual\n", "test.tsv:2: the label is missing"),
+        (b"good\t<br />\n", "test.tsv:1: the text is empty; it has the label 'good'"),
+        (b"", "test.tsv:1: no labelled text in it. Was it copied whole?"),
+        (b"good\t\xff\n", "test.tsv:1: byte 6 of the line (0xff) is not UTF-8."),
+    ],
+)
+def test_what_cannot_be_evaluated(qrnn, tmp_path, content, message):
+    (tmp_path / "test.tsv").write_bytes(content)
+    for command in (["evaluate", qrnn], ["evaluate", qrnn, "--json"], ["plot", "confusion", qrnn]):
+        mistake = here(*command, "--data", tmp_path).mistake
+        assert mistake.startswith(f"{tmp_path}/{message}")
+    assert not (qrnn / "confusion.png").exists()
+
+
+def test_a_split_that_is_not_there(qrnn):
+    assert "has no split 'nothing': neither train, valid or test nor a file; it holds test.tsv, train.tsv" in (
+        here("evaluate", qrnn, "--split", "nothing").mistake
+    )
+
+
+@pytest.mark.parametrize("how", [[], ["--json"], ["--words"]], ids=["table", "json", "words"])
+def test_a_reader_who_has_had_enough_ends_the_command_quietly(qrnn, tmp_path, how):
+    (tmp_path / "many.txt").write_text("the film is dull\n" * 1000)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as nobody:
+        result = here("classify", qrnn, "--file", tmp_path / "many.txt", *how, stdout=nobody)
+    assert (result.code, result.stderr) == (0, "")
+
+
+# From here on as processes of their own.
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_classify_as_a_process(qrnn):
+    """Bytes in, bytes out, through real pipes."""
+    done = run_script("classify", qrnn, "--json", stdin="the café\r\n\nthe dull film".encode())
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == here("classify", qrnn, "--json", "the café", "", "the dull film").stdout
+
+
+@pytest.mark.slow
+@pytest.mark.full
+@pytest.mark.parametrize("how", [[], ["--json"], ["--words"]], ids=["table", "json", "words"])
+def test_a_reader_who_has_had_enough_ends_the_process_quietly(qrnn, tmp_path, how):
+    (tmp_path / "many.txt").write_text("the film is dull\n" * 1_000_000)
+    with subprocess.Popen(
+        [SCRIPT, "classify", qrnn, "--file", tmp_path / "many.txt", *how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    ) as process:
+        # Lines appear while they are classified: all of them would take minutes.
+        assert process.stdout.read(10)
+        process.stdout.close()
+        assert process.wait(300) == 0
+        assert process.stderr.read() == b""
