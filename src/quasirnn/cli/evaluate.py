@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quasirnn.cli.errors import UsageError, run_errors
-from quasirnn.cli.runs import finite, progress_of, reader_may_leave
+from quasirnn.cli.runs import finite, load_sentiment, progress_of, reader_may_leave
 
 if TYPE_CHECKING:
     from quasirnn.tasks.language_model_text import Evaluation
+    from quasirnn.tasks.sentiment_compare import Comparison
     from quasirnn.tasks.sentiment_text import SentimentEvaluation
     from quasirnn.tasks.translation_text import TranslationEvaluation
+    from quasirnn.training.learner import Tick
 
 
 def evaluate(
@@ -24,6 +26,13 @@ def evaluate(
         typer.Option(metavar="DIR", help="Where the text is. [default: where the training's was]"),
     ] = None,
     split: Annotated[str, typer.Option(help="train, valid, test, or the name of a file without its suffix.")] = "test",
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Sentiment: another classifier, on the same texts; the difference with its 95 % interval.",
+        ),
+    ] = None,
     beam: Annotated[
         int | None, typer.Option(help="Translation: hypotheses that are followed; 1 is greedy. [default: 8]", min=1)
     ] = None,
@@ -41,20 +50,48 @@ def evaluate(
     with run_errors(), progress_of(f"reading {split}") as tick:
         from quasirnn.tasks.load import load
 
-        model = load(run)
+        model: Any = load(run)
         search = {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
         if search and model.task != "translation":
             raise UsageError(f"--{next(iter(search))}: only a translator searches; {run} is a run of {model.task}.")
-        result: Any = model.evaluate(split, data, tick, **search)
-        figures, show = SHOWN[model.task]
+        comparison = None
+        if against is None:
+            result = model.evaluate(split, data, tick, **search)
+        else:
+            comparison = compare_with(model, against, split, data, tick)
+            result = comparison.first
     with reader_may_leave():
         if as_json:
-            numbers = {name: finite(getattr(result, name)) for name in figures}
-            print(json.dumps({"run": str(run), **dataclasses.asdict(result), **numbers}))
+            print_json(run, model.task, result, against, comparison)
             return
         for note in result.notes:
             print(f"Note: {note}", file=sys.stderr)
-        show(result)
+        SHOWN[model.task][1](result)
+        if comparison is not None:
+            show_comparison(comparison)
+
+
+def compare_with(model: Any, against: Path, split: str, data: list[str] | None, tick: "Tick") -> "Comparison":
+    from quasirnn.tasks.sentiment_compare import compare
+
+    if model.task != "sentiment":
+        raise UsageError(f"--against: only classifiers are compared; {model.run.path} is a run of {model.task}.")
+    return compare(model, load_sentiment(against), split, data, tick)
+
+
+def print_json(run: Path, task: str, result: Any, against: Path | None, comparison: "Comparison | None") -> None:
+    values = {"run": str(run), **dataclasses.asdict(result)}
+    values |= {name: finite(getattr(result, name)) for name in SHOWN[task][0]}
+    if comparison is not None:
+        values["against"] = {
+            "run": str(against),
+            "accuracy": comparison.second.accuracy,
+            "difference": comparison.difference,
+            "interval": list(comparison.interval),
+            "only_this_right": comparison.only_first_right,
+            "only_other_right": comparison.only_second_right,
+        }
+    print(json.dumps(values))
 
 
 def show_language_model(result: "Evaluation") -> None:
@@ -79,6 +116,15 @@ def show_sentiment(result: "SentimentEvaluation") -> None:
     for first, *others in rows:
         cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
         print("  ".join([first.ljust(widths[0]), *cells]))
+
+
+def show_comparison(comparison: "Comparison") -> None:
+    show_sentiment(comparison.second)
+    low, high = comparison.interval
+    print(
+        f"difference {comparison.difference:+.2f} points, 95 % interval {low:+.2f} to {high:+.2f} "
+        f"(right: the first alone {comparison.only_first_right:,}, the second alone {comparison.only_second_right:,})"
+    )
 
 
 def show_translation(result: "TranslationEvaluation") -> None:

@@ -112,6 +112,7 @@ class Judgement:
 
     loss: float  # nats per text
     confusion: Tensor  # (C, C), int64: row is the true class, column what was said
+    right: Tensor  # (N,), bool: of each text
 
     @property
     def accuracy(self) -> float:
@@ -137,9 +138,10 @@ def judge(
     )
     logits = batches.restore(list(logits_of(model, batches, tick)))
     classes = logits.shape[1]
-    pairs = split.labels * classes + logits.argmax(1)
-    confusion = torch.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
-    return Judgement(functional.cross_entropy(logits.double(), split.labels).item(), confusion)
+    said = logits.argmax(1)
+    confusion = torch.bincount(split.labels * classes + said, minlength=classes * classes).reshape(classes, classes)
+    loss = functional.cross_entropy(logits.double(), split.labels).item()
+    return Judgement(loss, confusion, said == split.labels)
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from quasirnn.data.errors import DataError
+from quasirnn.data.labelled_corpus import LabelledSplit
 from quasirnn.data.labelled_corpus import load as load_corpus
 from quasirnn.data.length_batches import EvaluationBatches
 from quasirnn.data.vocabulary import CLASSIFIER_SPECIALS, Vocabulary
@@ -172,6 +173,13 @@ class SentimentOnText:
         Raises:
             DataError: there is no such split, or a label in it that the model does not know.
         """
+        evaluation, _, _ = self.judge(split, data, tick)
+        return evaluation
+
+    def judge(
+        self, split: str, data: list[str] | None, tick: Tick
+    ) -> tuple[SentimentEvaluation, LabelledSplit, Tensor]:
+        """`evaluate`, with the texts that it read, and whether each was given its label, (N,)."""
         settings = self.training.settings
         folders = list(self.training.data) if data is None else data
         corpus = load_corpus(
@@ -186,7 +194,7 @@ class SentimentOnText:
         )
         ((name, part),) = corpus.splits.items()
         found = judge(self.model, part, self._padding, settings.max_length, tick)
-        return SentimentEvaluation(
+        evaluation = SentimentEvaluation(
             corpus=corpus.name,
             split=name,
             classes=self.classes,
@@ -198,6 +206,7 @@ class SentimentOnText:
             confusion=found.confusion.tolist(),
             notes=tuple(corpus.notes),
         )
+        return evaluation, part, found.right
 
     def _encode(self, text: str) -> Tensor:
         return self.vocabulary.encode(text)[: self.training.settings.max_length]
