@@ -95,7 +95,7 @@ $(STAMPS)/core: $(STAMPS)/torch pyproject.toml constraints.txt
 
 $(STAMPS)/train: $(STAMPS)/core
 	@echo "installing what training needs"
-	@QUASIRNN_NO_KERNELS=1 $(PIP) install --no-build-isolation -c constraints.txt -e '.[train,plot]' && touch $@
+	@QUASIRNN_NO_KERNELS=1 $(PIP) install --no-build-isolation -c constraints.txt -e '.[train,translate,demo,plot]' && touch $@
 
 $(STAMPS)/dev: $(STAMPS)/core
 	@echo "installing what development needs"

@@ -5,8 +5,8 @@ import shlex
 import pytest
 
 from cli.command import here
-from quasirnn.cli.demo import print_part
-from quasirnn.data import reviews, topics
+from quasirnn.cli.demo import TASKS, print_part
+from quasirnn.data import number_words, reviews, topics
 from quasirnn.tasks import demo, sentiment_demo
 from quasirnn.tasks.demo import Part, Row
 
@@ -19,6 +19,8 @@ def quick(monkeypatch, tmp_path):
     whole = topics.load()
     small = topics.Topics(whole.train[:20_000], whole.valid[:2000], whole.test[:2000])
     monkeypatch.setattr(topics, "load", lambda: small)
+    pairs = number_words.load
+    monkeypatch.setattr(number_words, "load", lambda part: pairs(part)[: 200 if part == "train" else 5])
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -26,21 +28,21 @@ def quick(monkeypatch, tmp_path):
 def test_demo_trains_both_cells_on_each_task_and_says_what_to_type_next(quick):
     result = here("demo", "--minutes", "0.01", "--seed", "3", "--out", "here it is")
     assert result.code == 0, result.stderr
-    for words in ("sentiment", "language-model", "QRNN", "LSTM", "bag of words", "% of unseen", "bits a character"):
+    for words in ("QRNN", "LSTM", "bag of words", "% of unseen", "bits a character", *TASKS):
         assert words in result.stdout
     assert "validation loss" in result.stderr
     folder = quick / "here it is"
     runs = {path.name for path in folder.iterdir() if path.is_dir()}
-    assert runs == {f"{task}-{cell}" for task in ("sentiment", "language-model") for cell in ("qrnn", "lstm")}
+    assert runs == {f"{task}-{cell}" for task in TASKS for cell in ("qrnn", "lstm")}
     pictures = {path.name for path in folder.glob("*.png")}
-    assert pictures == {"sentiment-curves.png", "sentiment-states.png", "language-model-curves.png"}
+    assert pictures == {f"{task}-curves.png" for task in TASKS} | {"sentiment-states.png", "translation-attention.png"}
     for name in pictures:
         assert f"here it is/{name}" in result.stdout
 
     _, _, following = result.stdout.partition("Next:\n")
     commands = [shlex.split(line)[1:] for line in following.splitlines()]
-    assert [command[0] for command in commands] == ["classify", "generate", "doctor", "--help"]
-    for command in commands[:2]:
+    assert [command[0] for command in commands] == ["classify", "generate", "translate", "doctor", "--help"]
+    for command in commands[:3]:
         assert here(*command).code == 0
 
 
@@ -68,7 +70,7 @@ def test_interrupted_it_leaves_nothing(quick, monkeypatch, raised):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--task", "translation"), "--task translation: there is sentiment, language-model."),
+        (("--task", "chess"), "--task chess: there is sentiment, language-model, translation."),
         (("--minutes", "0"), "greater than or equal to 0.01"),
         (("--out", "."), ".: is there already; give another --out."),
     ],
