@@ -1,6 +1,5 @@
 """`quasirnn classify`, and `evaluate` of a classifier: labels in the order of the texts, from wherever they come."""
 
-import itertools
 import os
 import subprocess
 import sys
@@ -78,27 +77,20 @@ def test_labels_do_not_depend_on_what_is_read_together(run, monkeypatch, batch_s
 
 
 @pytest.mark.parametrize("how", [[], ["--json"], ["--words"]], ids=["table", "json", "words"])
-def test_lines_without_end_are_printed_as_they_come(qrnn, monkeypatch, how):
+def test_lines_are_printed_as_they_come(qrnn, monkeypatch, how):
     """Of a million lines no more are read than a pool ahead of what is printed."""
     monkeypatch.setattr(sentiment_text, "POOL", 16)
     ahead = []
 
-    class Enough(Exception):
-        pass
-
-    def endless(arguments, file):
-        for read in itertools.count(1):
-            printed = sys.stdout.getvalue().count("film")
-            ahead.append(read - printed)
-            if printed >= 50:
-                raise Enough
+    def many(arguments, file):
+        for read in range(1, 101):
+            ahead.append(read - sys.stdout.getvalue().count("film"))
             yield "great film"
 
-    monkeypatch.setattr(classify, "texts", endless)
-    with pytest.raises(Enough):
-        here("classify", qrnn, "--batch-size", 8, *how)
+    monkeypatch.setattr(classify, "texts", many)
+    assert here("classify", qrnn, "--batch-size", 8, *how).code == 0
+    assert len(ahead) == 100
     assert max(ahead) <= 17
-    assert len(ahead) > 50
 
 
 def test_a_label_and_its_probability_after_each_word(run):
@@ -276,3 +268,30 @@ def test_a_reader_who_has_had_enough_ends_the_process_quietly(qrnn, tmp_path, ho
         process.stdout.close()
         assert process.wait(300) == 0
         assert process.stderr.read() == b""
+
+
+def test_two_classifiers_are_compared_on_the_same_texts(qrnn):
+    figures = as_json("evaluate", qrnn, "--against", qrnn)
+    against = figures.pop("against")
+    assert figures == as_json("evaluate", qrnn)
+    assert against == {
+        "run": str(qrnn),
+        "accuracy": figures["accuracy"],
+        "difference": 0.0,
+        "interval": [0.0, 0.0],
+        "only_this_right": 0,
+        "only_other_right": 0,
+    }
+    shown = here("evaluate", qrnn, "--against", qrnn).stdout.splitlines()
+    assert shown[0] == shown[len(shown) // 2]
+    assert shown[-1].startswith("difference +0.00 points, 95 % interval +0.00 to +0.00 ")
+
+
+def test_only_classifiers_are_compared(qrnn, tiny_runs):
+    word = tiny_runs / "word"
+    assert here("evaluate", word, "--against", qrnn).mistake == (
+        f"--against: only classifiers are compared; {word} is a run of language-model."
+    )
+    assert here("evaluate", qrnn, "--against", word).mistake == (
+        f"{word}: is a run of language-model, this command needs one of sentiment."
+    )

@@ -149,16 +149,18 @@ def test_guarantee_model_files_run_no_code_resuming_a_malformed_run(own_run, dam
     assert {file: file.read_bytes() for file in own_run.rglob("*") if file.is_file()} == before
 
 
+WRONG_CLASSES = "training.json: must name 2 different classes, as the model has, got "
+
 # What a classifier has besides, and what no language model has wrong.
 CLASSIFIER = {
     "classes missing": (change_corpus(classes=None), "training.json: classes of the corpus must be "),
     "classes of another type": (change_corpus(classes=["bad", 1]), "training.json: classes of the corpus must be "),
-    "too few classes": (change_corpus(classes=["bad"]), "training.json: names 1 classes, the model has 2."),
+    "too few classes": (change_corpus(classes=["bad"]), WRONG_CLASSES),
     "too many classes": (
         change_corpus(classes=["bad", "fair", "good"]),
-        "training.json: names 3 classes, the model has",
+        WRONG_CLASSES,
     ),
-    "a class twice": (change_corpus(classes=["bad", "bad"]), "training.json: names 1 classes, the model has 2."),
+    "a class twice": (change_corpus(classes=["bad", "bad"]), WRONG_CLASSES),
     "KEY of another type": (
         change_setting(max_length="8"),
         "training.json: max_length: must be an integer or none, got",
@@ -185,9 +187,7 @@ CLASSIFIER = {
 }
 CLASSIFIER_USES = (
     (("evaluate",), ()),
-    (("evaluate",), ("--json",)),
     (("classify",), ("great film",)),
-    (("classify",), ("great film", "--words")),
     (("plot", "states"), ("great film",)),
     (("plot", "confusion"), ()),
 )

@@ -297,11 +297,14 @@ def test_resume_refuses_other_vectors(texts, tmp_path):
     before = everything(run)
     for name, message in (
         ("other.txt", f"vectors: the run was started with {file}, not {tmp_path}/other.txt"),
+        ("vectors.txt", "the word vectors have changed since the run was started (sha256 "),
         (None, f"No such file or directory: '{file}'"),
     ):
         other = ["--vectors", tmp_path / name] if name else []
         if name is None:
             file.unlink()
+        elif name == "vectors.txt":
+            file.write_text(file.read_text().replace(" 0.", " 1."))
         assert message in here(*TRAIN, "--out", run, "--resume", "epochs=2", *other).mistake
     assert everything(run) == before
 

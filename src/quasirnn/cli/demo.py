@@ -48,7 +48,8 @@ def demo(
     """Train a QRNN and an LSTM of equal size on each task, test them on what they have not seen, and compare.
 
     Sentiment: reviews written by a small grammar, where a bag of words fails. Language model: the pages behind
-    Python's own help("topics"). Translation: German numbers, dates and times in words. Nothing is fetched. Interrupted, it leaves nothing behind.
+    Python's own help("topics"). Translation: German numbers, dates and times in words. Nothing is fetched. Interrupted,
+    it leaves nothing behind.
     """
     chosen = list(dict.fromkeys(task or TASKS))
     if strange := [name for name in chosen if name not in TASKS]:

@@ -16,7 +16,7 @@ from quasirnn.data.length_batches import EvaluationBatches
 from quasirnn.data.vocabulary import CLASSIFIER_SPECIALS, Vocabulary
 from quasirnn.models import SequenceClassifier
 from quasirnn.models.sequence_classifier import Reading
-from quasirnn.models.typed_values import Unfit, as_type
+from quasirnn.models.typed_values import Unfit, as_type, shown
 from quasirnn.tasks.run_folder import REMEDY, Run, RunError
 from quasirnn.tasks.sentiment import EVALUATION_TOKENS, judge, logits_of
 from quasirnn.tasks.sentiment_settings import SentimentSettings
@@ -286,5 +286,8 @@ def _read_classes(run: Run, corpus: dict[str, Any], model: SequenceClassifier) -
         raise RunError(f"{run.training}: classes of the corpus {unfit}. {REMEDY}") from None
     expected = model.config["num_classes"]
     if len(classes) != expected or len(set(classes)) != expected:
-        raise RunError(f"{run.training}: names {len(set(classes))} classes, the model has {expected}. {REMEDY}")
+        raise RunError(
+            f"{run.training}: must name {expected} different classes, as the model has, got {shown(list(classes))}. "
+            f"{REMEDY}"
+        )
     return classes

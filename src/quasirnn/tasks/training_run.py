@@ -203,12 +203,16 @@ def count_parameters(model: nn.Module) -> int:
 
 def _check_same_run(run: Run, training: Training[Any], prepared: Prepared) -> None:
     """A run goes on with the text, the vocabulary and the model it began with, or not at all."""
-    before, now = training.corpus.get("sha256"), prepared.corpus.get("sha256")
-    if before != now:
-        raise RunError(
-            f"{run.path}: the data have changed since the run was started (sha256 {str(before)[:12]}, now "
-            f"{str(now)[:12]}). Put the former files back, or start a new run."
-        )
+    vectors = training.corpus.get("vectors", {}), prepared.corpus.get("vectors", {})
+    for what, before, now in (
+        ("data", training.corpus.get("sha256"), prepared.corpus.get("sha256")),
+        ("word vectors", *(each.get("sha256") if isinstance(each, dict) else None for each in vectors)),
+    ):
+        if before != now:
+            raise RunError(
+                f"{run.path}: the {what} have changed since the run was started (sha256 {str(before)[:12]}, now "
+                f"{str(now)[:12]}). Put the former files back, or start a new run."
+            )
     now_config = prepared.model.config
     # A later version may know more numbers; those that are there must be the same.
     same_config = all(now_config.get(key) == value for key, value in run.read_config().items())
