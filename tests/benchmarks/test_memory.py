@@ -57,6 +57,7 @@ def test_memory_of_training_holds_weights_gradients_and_optimizer():
         "preset": "demo",
         "cell": "lstm",
         "overrides": ["hidden_size=512", "embedding_size=512", "batch_size=2", "length=4", "zoneout=0.1"],
+        "options": {},
         "steps": 2,
         "device": "cpu",
         "threads": 1,
