@@ -4,6 +4,10 @@ from importlib.metadata import version
 
 import pytest
 
+from cli.command import here
+
+COMMANDS = ("doctor", "demo", "train", "evaluate", "classify", "generate", "score", "translate", "plot", "bench")
+
 
 def test_version(quasirnn):
     result = quasirnn("--version")
@@ -11,17 +15,26 @@ def test_version(quasirnn):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
-def test_help_names_every_command_and_where_to_start(quasirnn, arguments):
-    result = quasirnn(*arguments)
-    assert result.returncode == 0
-    for word in ("doctor", "demo", "bench", "Start with quasirnn doctor"):
+def test_help_names_every_command_and_where_to_start(monkeypatch, arguments):
+    monkeypatch.setenv("COLUMNS", "100")
+    result = here(*arguments)
+    assert result.code == 0
+    for word in (*COMMANDS, "Start with quasirnn doctor"):
         assert word in result.stdout
 
 
-@pytest.mark.parametrize("command", [["doctor"], ["demo"], ["bench"], ["bench", "layer"]])
-def test_every_command_has_help(quasirnn, command):
-    result = quasirnn(*command, "--help")
-    assert result.returncode == 0
+@pytest.mark.parametrize(
+    "command",
+    [
+        *([command] for command in COMMANDS),
+        *(["plot", kind] for kind in ("curves", "states", "confusion", "attention")),
+        *(["bench", kind] for kind in ("layer", "floor", "step", "scale", "train-step", "task", "softmax")),
+    ],
+    ids=" ".join,
+)
+def test_every_command_has_help(command):
+    result = here(*command, "--help")
+    assert result.code == 0
     assert f"Usage: quasirnn {' '.join(command)}" in result.stdout
 
 
@@ -29,19 +42,21 @@ def test_every_command_has_help(quasirnn, command):
     ("arguments", "message"),
     [
         (["dmo"], "No such command 'dmo'. Did you mean 'demo'?"),
-        (["demo", "--second", "3"], "No such option: --second"),
-        (["demo", "--seconds", "soon"], "Invalid value for '--seconds'"),
-        (["demo", "--seconds", "-1"], "Invalid value for '--seconds'"),
+        (["demo", "--minute", "3"], "No such option: --minute"),
+        (["demo", "--minutes", "soon"], "Invalid value for '--minutes'"),
+        (["demo", "--minutes", "-1"], "Invalid value for '--minutes'"),
         (["demo", "--threads", "0"], "Invalid value for '--threads'"),
         (["demo", "--seed"], "--seed"),
         (["doctor", "please"], "please"),
         (["bench", "layer", "--output", "missing/figures.json"], "there is no folder missing"),
     ],
 )
-def test_mistakes_are_one_line_and_exit_code_2(quasirnn, arguments, message):
-    result = quasirnn(*arguments)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("quasirnn: ")
-    assert message in result.stderr
-    assert result.stderr.count("\n") == 1
+def test_mistakes_are_one_line_and_exit_code_2(monkeypatch, tmp_path, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in here(*arguments).mistake
+
+
+def test_a_mistake_of_a_process_is_one_line_and_exit_code_2(quasirnn):
+    result = quasirnn("demo", "--minutes", "soon")
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert result.stderr.startswith("quasirnn: Invalid value for '--minutes'")
