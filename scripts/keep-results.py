@@ -11,7 +11,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from quasirnn.tasks.run_folder import open_run
+from quasirnn.tasks.curves import FIXED
+from quasirnn.tasks.run_folder import Run, open_run
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
@@ -39,21 +40,22 @@ def shorten(value: object) -> object:
     return value
 
 
-def epochs(path: Path) -> list[tuple[int, int, float, float]]:
-    """Epoch, step, minutes of training so far and validation perplexity."""
-    records = open_run(path).read_metrics()
-    return [(r["epoch"], r["step"], r["minutes"], r["perplexity"]) for r in records if r["event"] == "valid"]
+def print_epochs(run: Run) -> None:
+    """The validations as a table, with whatever figures the task has."""
+    valid = [record for record in run.read_metrics() if record["event"] == "valid"]
+    figures = [name for name in valid[0] if name not in FIXED] if valid else []
+    print(f"\n{run.path.name}\n\n| epoch | step | minutes | {' | '.join(figures)} |\n|{'---:|' * (3 + len(figures))}")
+    for record in valid:
+        values = " | ".join(f"{record[name]:.5g}" for name in figures)
+        print(f"| {record['epoch']} | {record['step']:,} | {record['minutes']:.1f} | {values} |")
 
 
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     for name in sys.argv[1:]:
-        path = Path(name)
-        keep(path)
-        print(f"\n{path.name}\n\n| epoch | step | minutes | validation perplexity |\n|---:|---:|---:|---:|")
-        for epoch, step, minutes, perplexity in epochs(path):
-            print(f"| {epoch} | {step:,} | {minutes:.1f} | {perplexity:.1f} |")
+        keep(Path(name))
+        print_epochs(open_run(name))
 
 
 if __name__ == "__main__":
