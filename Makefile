@@ -32,7 +32,7 @@ help:  ## this list
 	@echo "  ARGS=...   more arguments for the program, e.g. make test ARGS='-k split' or make demo ARGS='--minutes 1'"
 	@echo "  PYTHON=... another interpreter, 3.11 or newer      TORCH=... another build of torch (see the Makefile)"
 
-demo: $(STAMPS)/train $(STAMPS)/kernels  ## train a QRNN and an LSTM on each task and compare them: three minutes
+demo: $(STAMPS)/train $(STAMPS)/kernels  ## train a QRNN and an LSTM on each task and compare them: six minutes
 	@$(BIN)/quasirnn demo $(ARGS)
 
 test: $(STAMPS)/dev $(STAMPS)/kernels  ## all tests, then those of ops and nn again without the kernels
