@@ -13,12 +13,12 @@ from quasirnn.models import LanguageModel
 from quasirnn.models.language_model_start import start_with_unit_gates
 from quasirnn.tasks import language_model as task
 from quasirnn.tasks.language_model import (
+    LANGUAGE_MODEL,
     LanguageModelLearner,
     PreparedLanguageModel,
     build,
     loss_per_token,
     perplexity,
-    usual_preset,
 )
 from quasirnn.tasks.language_model_settings import DEMO, FAST, PAPER, PRESETS
 from quasirnn.tasks.run_folder import RunError
@@ -251,13 +251,13 @@ def test_gates_start_as_the_settings_say(start, largest):
 
 
 def test_usual_presets(texts, tmp_path):
-    assert usual_preset([], []) == "demo"
-    assert usual_preset([str(texts)], []) == "fast"
+    assert LANGUAGE_MODEL.usual_preset([], []) == "demo"
+    assert LANGUAGE_MODEL.usual_preset([str(texts)], []) == "fast"
     for name in ("train", "valid", "test"):
         (tmp_path / f"ptb.{name}.txt").write_text("a b\n")
-    assert usual_preset([str(tmp_path)], ["epochs=3"]) == "paper"
-    assert usual_preset([str(tmp_path)], ["train=ptb.valid"]) == "fast"
-    assert usual_preset([str(tmp_path), str(texts)], []) == "fast"
+    assert LANGUAGE_MODEL.usual_preset([str(tmp_path)], ["epochs=3"]) == "paper"
+    assert LANGUAGE_MODEL.usual_preset([str(tmp_path)], ["train=ptb.valid"]) == "fast"
+    assert LANGUAGE_MODEL.usual_preset([str(tmp_path), str(texts)], []) == "fast"
 
 
 def test_settings_that_contradict_one_another_are_told_together():

@@ -14,7 +14,7 @@ from quasirnn.data.labelled_counts import count
 from quasirnn.data.length_batches import LengthBatches
 from quasirnn.models import SequenceClassifier
 from quasirnn.tasks import sentiment as task
-from quasirnn.tasks.sentiment import PreparedSentiment, SentimentLearner, build, judge, usual_preset
+from quasirnn.tasks.sentiment import SENTIMENT, PreparedSentiment, SentimentLearner, build, judge
 from quasirnn.tasks.sentiment_settings import FAST, PAPER, PRESETS
 from quasirnn.tasks.settings import CELLS, SettingsError, apply_overrides
 from quasirnn.training.optimisation import Moment
@@ -218,13 +218,13 @@ def test_an_lstm_starts_as_asked():
 
 
 def test_usual_presets(texts, tmp_path):
-    assert usual_preset([], []) == "demo"
-    assert usual_preset([str(texts)], []) == "fast"
-    assert usual_preset([str(texts / "train.tsv")], []) == "fast"
+    assert SENTIMENT.usual_preset([], []) == "demo"
+    assert SENTIMENT.usual_preset([str(texts)], []) == "fast"
+    assert SENTIMENT.usual_preset([str(texts / "train.tsv")], []) == "fast"
     imdb = write_labelled(tmp_path / "aclImdb", splits=["train", "test"])
-    assert usual_preset([str(imdb)], ["epochs=3"]) == "paper"
-    assert usual_preset([str(imdb)], ["train=test"]) == "fast"
-    assert usual_preset([str(imdb), str(texts)], []) == "fast"
+    assert SENTIMENT.usual_preset([str(imdb)], ["epochs=3"]) == "paper"
+    assert SENTIMENT.usual_preset([str(imdb)], ["train=test"]) == "fast"
+    assert SENTIMENT.usual_preset([str(imdb), str(texts)], []) == "fast"
 
 
 def test_settings_that_contradict_one_another_are_told_together():

@@ -13,10 +13,11 @@ from quasirnn.data.streams import EvaluationStreams, Streams
 from quasirnn.models import LanguageModel
 from quasirnn.models import language_model_start as start
 from quasirnn.tasks.language_model_settings import PRESETS, LanguageModelSettings
+from quasirnn.tasks.optimising import optimizer_of, schedule_of
 from quasirnn.tasks.run_folder import Run, RunError
-from quasirnn.tasks.training_run import Task
-from quasirnn.training import optimisation
+from quasirnn.tasks.training_run import Task, preset_for
 from quasirnn.training.learner import Carried, Tick
+from quasirnn.training.optimisation import Schedule
 from quasirnn.training.world import World
 
 # Validation while training reads this many streams side by side, each warmed with so many tokens before its part:
@@ -165,32 +166,17 @@ class PreparedLanguageModel:
         return LanguageModelLearner(self.model, streams, self.valid, run, world.device)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        if self.settings.optimizer == "sgd":
-            return optimisation.sgd(self.model, self.settings.learning_rate)
-        return optimisation.adamw(self.model, self.settings.learning_rate, weight_decay=self.settings.weight_decay)
+        return optimizer_of(self.settings, self.model)
 
-    def schedule(self) -> optimisation.Schedule:
-        if self.settings.schedule == "hold-decay":
-            return optimisation.hold_then_decay(self.settings.hold_epochs, self.settings.decay)
-        if self.settings.schedule == "cosine":
-            return optimisation.warm_up_cosine(self.settings.warm_up)
-        return optimisation.constant()
-
-
-def usual_preset(data: Sequence[str], overrides: Sequence[str]) -> str:
-    """demo for the built-in corpus, paper for the paper's, fast for any other."""
-    if not data:
-        return "demo"
-    if any(override.partition("=")[0] in ("train", "valid", "test") for override in overrides):
-        return "fast"
-    return "paper" if [found.known for found in find_corpora(data)] == ["ptb"] else "fast"
+    def schedule(self) -> Schedule:
+        return schedule_of(self.settings)
 
 
 LANGUAGE_MODEL = Task(
     name="language-model",
     settings=LanguageModelSettings,
     presets=PRESETS,
-    usual_preset=usual_preset,
+    usual_preset=preset_for(find_corpora, "ptb"),
     prepare=PreparedLanguageModel,
     loss_scale=lambda settings: settings.loss_scale,
     unit="tokens",

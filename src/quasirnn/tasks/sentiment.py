@@ -16,11 +16,12 @@ from quasirnn.data.labelled_files import find_labelled
 from quasirnn.data.length_batches import Batch, EvaluationBatches, LengthBatches
 from quasirnn.models import SequenceClassifier
 from quasirnn.models.recurrent import start_orthogonal
+from quasirnn.tasks.optimising import optimizer_of, schedule_of
 from quasirnn.tasks.run_folder import Run
 from quasirnn.tasks.sentiment_settings import PRESETS, SentimentSettings
-from quasirnn.tasks.training_run import Task
-from quasirnn.training import optimisation
+from quasirnn.tasks.training_run import Task, preset_for
 from quasirnn.training.learner import Carried, Tick
+from quasirnn.training.optimisation import Schedule
 from quasirnn.training.world import World
 
 EMBEDDING_SIZE = 100  # without --vectors
@@ -208,30 +209,17 @@ class PreparedSentiment:
         return SentimentLearner(self.model, batches, self.valid, run, world.device)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        if self.settings.optimizer == "rmsprop":
-            return optimisation.rmsprop(self.model, self.settings.learning_rate)
-        return optimisation.adamw(self.model, self.settings.learning_rate, weight_decay=self.settings.weight_decay)
+        return optimizer_of(self.settings, self.model)
 
-    def schedule(self) -> optimisation.Schedule:
-        if self.settings.schedule == "cosine":
-            return optimisation.warm_up_cosine(self.settings.warm_up)
-        return optimisation.constant()
-
-
-def usual_preset(data: Sequence[str], overrides: Sequence[str]) -> str:
-    """demo for the built-in corpus, paper for the paper's, fast for any other."""
-    if not data:
-        return "demo"
-    if any(override.partition("=")[0] in ("train", "valid", "test") for override in overrides):
-        return "fast"
-    return "paper" if [found.known for found in find_labelled(data)] == ["imdb"] else "fast"
+    def schedule(self) -> Schedule:
+        return schedule_of(self.settings)
 
 
 SENTIMENT = Task(
     name="sentiment",
     settings=SentimentSettings,
     presets=PRESETS,
-    usual_preset=usual_preset,
+    usual_preset=preset_for(find_labelled, "imdb"),
     prepare=PreparedSentiment,
     unit="texts",
     figure="accuracy",

@@ -27,6 +27,9 @@ from quasirnn.training.world import World
 
 S = TypeVar("S", bound=TaskSettings)
 
+# The name of a preset, for the data and the KEY=VALUEs that are given.
+UsualPreset = Callable[[Sequence[str], Sequence[str]], str]
+
 PRECISIONS = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
 
@@ -50,12 +53,31 @@ class Task(Generic[S]):
     name: str
     settings: type[S]
     presets: Mapping[str, Preset[S]]
-    usual_preset: Callable[[Sequence[str], Sequence[str]], str]  # for the data and the KEY=VALUEs that are given
+    usual_preset: UsualPreset
     prepare: Callable[[S, Sequence[str]], Prepared]
     unit: str  # what the loss is counted over: "tokens"
     figure: str  # what decides on the best model
     next_commands: Sequence[str]  # to be typed after training, with {run}
     loss_scale: Callable[[S], float] = lambda settings: 1.0
+
+
+def preset_for(find: Callable[[Sequence[str]], Sequence[Any]], known: str, own: Sequence[str] = ()) -> UsualPreset:
+    """demo for the built-in corpus, paper for the paper's, fast for any other.
+
+    Args:
+        find: gives the corpora in the user's folders, each with the public one that it is as `.known`.
+        known: the paper's.
+        own: KEYs with which, as with train, valid and test, a user says that the files are others.
+    """
+
+    def usual(data: Sequence[str], overrides: Sequence[str]) -> str:
+        if not data:
+            return "demo"
+        if any(override.partition("=")[0] in ("train", "valid", "test", *own) for override in overrides):
+            return "fast"
+        return "paper" if [found.known for found in find(data)] == [known] else "fast"
+
+    return usual
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from quasirnn.data.paired_corpus import load as load_corpus
 from quasirnn.data.paired_files import find_paired
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models import Translator
+from quasirnn.tasks.optimising import optimizer_of, schedule_of
 from quasirnn.tasks.run_folder import Run
-from quasirnn.tasks.training_run import Task
+from quasirnn.tasks.training_run import Task, preset_for
 from quasirnn.tasks.translation_decoding import Decoder
 from quasirnn.tasks.translation_scores import score
 from quasirnn.tasks.translation_settings import PRESETS, TranslationSettings
-from quasirnn.training import optimisation
 from quasirnn.training.learner import Carried, Tick
+from quasirnn.training.optimisation import Schedule
 from quasirnn.training.world import World
 
 # Pairs that are read at once when nothing is learned.
@@ -158,30 +159,17 @@ class PreparedTranslation:
         return TranslationLearner(self, batches, run, world.device)
 
     def optimizer(self) -> torch.optim.Optimizer:
-        if self.settings.optimizer == "adam":
-            return optimisation.adam(self.model, self.settings.learning_rate)
-        return optimisation.adamw(self.model, self.settings.learning_rate, weight_decay=self.settings.weight_decay)
+        return optimizer_of(self.settings, self.model)
 
-    def schedule(self) -> optimisation.Schedule:
-        if self.settings.schedule == "cosine":
-            return optimisation.warm_up_cosine(self.settings.warm_up)
-        return optimisation.constant()
-
-
-def usual_preset(data: Sequence[str], overrides: Sequence[str]) -> str:
-    """demo for the built-in corpus, paper for the paper's, fast for any other."""
-    if not data:
-        return "demo"
-    if any(override.partition("=")[0] in ("train", "valid", "test", "source", "target") for override in overrides):
-        return "fast"
-    return "paper" if [found.known for found in find_paired(data)] == ["iwslt"] else "fast"
+    def schedule(self) -> Schedule:
+        return schedule_of(self.settings)
 
 
 TRANSLATION = Task(
     name="translation",
     settings=TranslationSettings,
     presets=PRESETS,
-    usual_preset=usual_preset,
+    usual_preset=preset_for(find_paired, "iwslt", own=("source", "target")),
     prepare=PreparedTranslation,
     unit="characters",
     figure="loss",
