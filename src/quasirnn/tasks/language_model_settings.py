@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from quasirnn.tasks.settings import Preset, TaskSettings, setting
+from quasirnn.tasks.settings import Preset, TaskSettings, decay_problems, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +60,7 @@ class LanguageModelSettings(TaskSettings):
         yield from super().problems()
         if self.tied and self.embedding_size not in (None, self.hidden_size):
             yield f"embedding_size: with tied=true it is hidden_size={self.hidden_size}, got {self.embedding_size}"
-        if self.weight_decay and self.optimizer != "adamw":
-            yield f"weight_decay: {self.optimizer} has none; give l2, or optimizer=adamw"
-        if self.l2 and self.optimizer == "adamw":
-            yield "l2: adamw has its own; give weight_decay, or optimizer=sgd"
+        yield from decay_problems(self, "sgd")
 
 
 DEMO = Preset(

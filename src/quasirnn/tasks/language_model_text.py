@@ -70,8 +70,6 @@ class LanguageModelOnText:
         self.vocabulary: Vocabulary = run.read_vocabulary()
         _check_vocabulary(run, self.vocabulary, self.training.settings.level)
         self.model: LanguageModel = run.load_model(LanguageModel, self.vocabulary).to(device)
-        if not all(parameter.isfinite().all() for parameter in self.model.parameters()):
-            raise RunError(f"{run.weights}: holds NaN or infinite numbers. {REMEDY}")
         self.device = torch.device(device)
 
     def generate(self, prompt: str = "", length: int = 100, **how: float | int | None) -> str:

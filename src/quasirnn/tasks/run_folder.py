@@ -203,7 +203,10 @@ class Run:
                 raise RunError(
                     f"{self.weights}: no such file. A run has no model before its first validation; go on: --resume."
                 )
-            return cls.from_pretrained(self.path)
+            model = cls.from_pretrained(self.path)
+        if not all(parameter.isfinite().all() for parameter in model.parameters()):
+            raise RunError(f"{self.weights}: holds NaN or infinite numbers. {REMEDY}")
+        return model
 
     def save_model(self, model: nn.Module) -> None:
         """Write `model.safetensors`: the old or the new one, whole, whenever the machine stops."""

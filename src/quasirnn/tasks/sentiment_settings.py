@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from quasirnn.tasks.settings import Preset, TaskSettings, setting
+from quasirnn.tasks.settings import Preset, TaskSettings, decay_problems, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +43,7 @@ class SentimentSettings(TaskSettings):
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
-        if self.weight_decay and self.optimizer != "adamw":
-            yield f"weight_decay: {self.optimizer} has none; give l2, or optimizer=adamw"
-        if self.l2 and self.optimizer == "adamw":
-            yield "l2: adamw has its own; give weight_decay, or optimizer=rmsprop"
+        yield from decay_problems(self, "rmsprop")
 
 
 # What the equal LSTM has besides.

@@ -86,8 +86,6 @@ class SentimentOnText:
         self.vocabulary: Vocabulary = run.read_vocabulary()
         _check_vocabulary(run, self.vocabulary)
         self.model: SequenceClassifier = run.load_model(SequenceClassifier, self.vocabulary).to(device)
-        if not all(parameter.isfinite().all() for parameter in self.model.parameters()):
-            raise RunError(f"{run.weights}: holds NaN or infinite numbers. {REMEDY}")
         self.classes = _read_classes(run, self.training.corpus, self.model)
         self.device = torch.device(device)
         self._padding: int = self.vocabulary.special("padding")

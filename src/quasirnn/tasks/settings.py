@@ -146,6 +146,14 @@ class TaskSettings:
             )
 
 
+def decay_problems(settings: Any, other: str) -> Iterator[str]:
+    """Of a task with the optimizers adamw and `other`: weight_decay is the one's, l2 the other's."""
+    if settings.weight_decay and settings.optimizer != "adamw":
+        yield f"weight_decay: {settings.optimizer} has none; give l2, or optimizer=adamw"
+    if settings.l2 and settings.optimizer == "adamw":
+        yield f"l2: adamw has its own; give weight_decay, or optimizer={other}"
+
+
 S = TypeVar("S", bound=TaskSettings)
 
 

@@ -56,8 +56,6 @@ class TranslationOnText:
         self.vocabulary: Vocabulary = run.read_vocabulary()
         _check_vocabulary(run, self.vocabulary)
         self.model: Translator = run.load_model(Translator, self.vocabulary).to(device)
-        if not all(parameter.isfinite().all() for parameter in self.model.parameters()):
-            raise RunError(f"{run.weights}: holds NaN or infinite numbers. {REMEDY}")
         self.device = torch.device(device)
         self.decoder = Decoder(self.model, self.vocabulary)
 
