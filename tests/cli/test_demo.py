@@ -31,6 +31,7 @@ def test_demo_trains_both_cells_on_each_task_and_says_what_to_type_next(quick):
     for words in ("QRNN", "LSTM", "bag of words", "% of unseen", "bits a character", *TASKS):
         assert words in result.stdout
     assert "validation loss" in result.stderr
+    assert "Run: here it is/sentiment-qrnn\n" in result.stderr
     folder = quick / "here it is"
     runs = {path.name for path in folder.iterdir() if path.is_dir()}
     assert runs == {f"{task}-{cell}" for task in TASKS for cell in ("qrnn", "lstm")}

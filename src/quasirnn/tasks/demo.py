@@ -16,6 +16,9 @@ from typing import Any
 from quasirnn.tasks.run_folder import Run, RunError, check_new
 from quasirnn.tasks.training_run import Request, Task, Trained, train
 
+# Before the name of a demo's folder until all is in it.
+UNFINISHED = "."
+
 NAMES = {"qrnn": "QRNN", "lstm": "LSTM"}
 
 # Gives, for the time of a training, its observer, which also has `announce`; see `training_run.train`.
@@ -78,7 +81,11 @@ def train_cells(task: Task[Any], folder: Path, plan: Plan, watch: Watch) -> dict
             overrides=[f"max_steps={steps}", f"seed={plan.seed}", f"checkpoint_every={steps}"],
         )
         with watch(task) as observer:
-            trained[cell] = train(task, request, observer, announce=observer.announce)
+
+            def announce(training: Any, prepared: Any, path: Path, observer: Any = observer) -> None:
+                observer.announce(training, prepared, finished(folder) / path.name)
+
+            trained[cell] = train(task, request, observer, announce)
         if trained[cell].outcome.reason == "signal":
             raise Interrupted
     return trained
@@ -104,13 +111,18 @@ def runs_of(trained: dict[str, Trained]) -> list[Run]:
     return [each.run for each in trained.values()]
 
 
+def finished(unfinished: Path) -> Path:
+    """What a folder of `all_or_nothing` will be called."""
+    return unfinished.with_name(unfinished.name.removeprefix(UNFINISHED))
+
+
 @contextmanager
 def all_or_nothing(folder: Path) -> Iterator[Path]:
     """A folder to work in, which becomes `folder` when all has gone well, and is gone otherwise."""
     if os.path.lexists(folder):
         raise RunError(f"{folder}: is there already; give another --out.")
     check_new(folder)
-    unfinished = folder.with_name(f".{folder.name}")
+    unfinished = folder.with_name(f"{UNFINISHED}{folder.name}")
     try:
         unfinished.mkdir(parents=True)
         yield unfinished
