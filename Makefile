@@ -22,7 +22,7 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full check bench reproduce-language-model reproduce-sentiment sanitize format clean FORCE
+.PHONY: help demo test test-full test-browser stress check bench reproduce-language-model reproduce-sentiment sanitize format clean FORCE
 
 help:  ## this list
 	@echo "quasirnn: the Quasi-Recurrent Neural Network for PyTorch. Start with: make demo"
@@ -40,8 +40,15 @@ test: $(STAMPS)/dev $(STAMPS)/kernels  ## all tests, then those of ops and nn ag
 	QUASIRNN_BACKEND=plain $(PYTEST) tests/ops tests/nn $(ARGS)
 
 test-full: $(STAMPS)/dev $(STAMPS)/kernels  ## the same with the whole grids: takes long
-	$(PYTEST) -m "full or not full" tests $(ARGS)
-	QUASIRNN_BACKEND=plain $(PYTEST) -m "full or not full" tests/ops tests/nn $(ARGS)
+	$(PYTEST) -m "not browser" tests $(ARGS)
+	QUASIRNN_BACKEND=plain $(PYTEST) -m "not browser" tests/ops tests/nn $(ARGS)
+
+# Chromium and its driver come from the system: on Debian and Ubuntu, apt install chromium chromium-driver.
+test-browser: $(STAMPS)/browser $(STAMPS)/kernels  ## the page in a real Chromium
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser $(ARGS)
+
+stress: $(STAMPS)/dev $(STAMPS)/kernels  ## the server under load, disconnects, mutated requests and SIGTERM
+	@$(BIN)/python tests/stress/run.py $(ARGS)
 
 check: $(STAMPS)/dev  ## formatting, lint and types
 	$(BIN)/ruff format --check .
@@ -69,7 +76,7 @@ format: $(STAMPS)/dev  ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove builds and caches; .venv stays
-	rm -rf build dist src/*.egg-info src/quasirnn/_kernels.* $(STAMPS)/core $(STAMPS)/train $(STAMPS)/dev $(STAMPS)/kernels
+	rm -rf build dist src/*.egg-info src/quasirnn/_kernels.* $(STAMPS)/core $(STAMPS)/train $(STAMPS)/dev $(STAMPS)/browser $(STAMPS)/kernels
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -95,11 +102,15 @@ $(STAMPS)/core: $(STAMPS)/torch pyproject.toml constraints.txt
 
 $(STAMPS)/train: $(STAMPS)/core
 	@echo "installing what training needs"
-	@QUASIRNN_NO_KERNELS=1 $(PIP) install --no-build-isolation -c constraints.txt -e '.[train,translate,demo,plot]' && touch $@
+	@QUASIRNN_NO_KERNELS=1 $(PIP) install --no-build-isolation -c constraints.txt -e '.[train,translate,demo,plot,serve]' && touch $@
 
 $(STAMPS)/dev: $(STAMPS)/core
 	@echo "installing what development needs"
 	@QUASIRNN_NO_KERNELS=1 $(PIP) install --no-build-isolation -c constraints.txt -e '.[dev]' && touch $@
+
+$(STAMPS)/browser: $(STAMPS)/dev
+	@echo "installing what drives a browser"
+	@$(PIP) install -c constraints.txt selenium && touch $@
 
 # Where a compiler is there, a failing build stops everything; where there is none, that is said on every call.
 $(STAMPS)/kernels: $(STAMPS)/core setup.py $(CSRC) $(if $(wildcard src/quasirnn/_kernels.*),,FORCE)
