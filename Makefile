@@ -11,6 +11,7 @@ ARGS    ?=
 DATA    ?=
 VECTORS ?=
 RUNS    ?= runs
+ONLY    ?=
 
 BIN     := .venv/bin
 STAMPS  := .venv/.stamps
@@ -22,7 +23,7 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-browser stress check bench reproduce-language-model reproduce-sentiment sanitize format clean FORCE
+.PHONY: help demo test test-full test-browser stress check bench reproduce-language-model reproduce-sentiment reproduce-translation sanitize format clean FORCE
 
 help:  ## this list
 	@echo "quasirnn: the Quasi-Recurrent Neural Network for PyTorch. Start with: make demo"
@@ -64,6 +65,9 @@ reproduce-language-model: $(STAMPS)/train $(STAMPS)/kernels  ## the Penn Treeban
 
 reproduce-sentiment: $(STAMPS)/train $(STAMPS)/kernels  ## IMDb for real: DATA=folder [RUNS=runs] [VECTORS=file]
 	@DATA="$(DATA)" RUNS="$(RUNS)" VECTORS="$(VECTORS)" sh scripts/reproduce-sentiment.sh $(ARGS)
+
+reproduce-translation: $(STAMPS)/train $(STAMPS)/kernels  ## German to English for real: DATA=folder [RUNS=runs] [ONLY=part]
+	@DATA="$(DATA)" RUNS="$(RUNS)" ONLY="$(ONLY)" sh scripts/reproduce-translation.sh $(ARGS)
 
 # The process itself is not sanitized, so both runtimes come first: ASan's own, and libstdc++, whose exceptions
 # ASan must find at start-up although Python does not link it. Leaks are the interpreter's, not the kernels'.

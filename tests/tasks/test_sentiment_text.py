@@ -15,7 +15,7 @@ from quasirnn.data.errors import DataError
 from quasirnn.data.text_files import TextError
 from quasirnn.tasks import sentiment_text
 from quasirnn.tasks.run_folder import RunError
-from tasks.tiny_sentiment import THREE, TWO, labelled_rows, train_runs, train_tiny, write_rows
+from tasks.tiny_sentiment import THREE, TWO, labelled_rows, train_runs, train_tiny, write_labelled, write_rows
 
 TEXTS = [text for _, text in labelled_rows("test", THREE)]
 
@@ -221,6 +221,17 @@ def test_evaluate_on_other_texts(qrnn, tmp_path):
         "mine: 1 of 8 tokens (12.5%) are not in the vocabulary and are read as <unk>",
     )
     assert result.confusion[0] == [0, 0]
+
+
+def test_evaluate_on_other_texts_of_a_run_whose_files_were_named(tmp_path):
+    """The names are those of the training's files; the other folder has none of them."""
+    mine = tmp_path / "mine"
+    for split in ("train", "valid"):
+        write_rows(mine / f"my-{split}.tsv", labelled_rows(split))
+    train_tiny(tmp_path / "run", mine, "train=my-train", "valid=my-valid", "epochs=1")
+    sentiment = quasirnn.load(tmp_path / "run")
+    assert sentiment.evaluate("valid").texts == 12
+    assert sentiment.evaluate("test", [str(write_labelled(tmp_path / "other"))]).texts == 18
 
 
 def test_splits_that_cannot_be_evaluated(qrnn, tmp_path):

@@ -10,6 +10,7 @@ import typer
 
 from quasirnn.cli.errors import run_errors
 from quasirnn.cli.next_command import typed_command
+from quasirnn.cli.runs import reader_may_leave
 
 if TYPE_CHECKING:
     from quasirnn.tasks.training_run import Task, Trained
@@ -101,7 +102,8 @@ def show_settings(task: "Task[Any]", request: Any, configure: Any) -> None:
     from quasirnn.tasks.settings import describe
 
     training, _ = configure(task, request)
-    print(f"{task.name}, {describe(training.settings, task.presets[training.preset])}")
+    with reader_may_leave():
+        print(f"{task.name}, {describe(training.settings, task.presets[training.preset])}")
 
 
 def print_outcome(task: "Task[Any]", trained: "Trained") -> None:

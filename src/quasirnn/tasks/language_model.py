@@ -62,9 +62,7 @@ def read_corpus(settings: LanguageModelSettings, data: Sequence[str | Path]) -> 
     return load_corpus(
         data,
         level=settings.level,
-        train=settings.train,
-        valid=settings.valid,
-        test=settings.test,
+        **settings.stems,
         lowercase=settings.lowercase,
         max_vocabulary=settings.max_vocabulary,
         min_count=settings.min_count,

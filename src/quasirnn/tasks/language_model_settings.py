@@ -19,9 +19,6 @@ class LanguageModelSettings(TaskSettings):
     min_count: int | None = setting(
         None, help="read rarer tokens as unknown; none: 2 for words if the text has no <unk>", group="data", at_least=1
     )
-    train: str | None = setting(None, help="stem of the training file", group="data")
-    valid: str | None = setting(None, help="stem of the validation file", group="data")
-    test: str | None = setting(None, help="stem of the test file", group="data")
 
     embedding_size: int | None = setting(
         None, help="size of the word vectors; none: hidden_size", group="model", at_least=1, at_most=65_536

@@ -120,9 +120,7 @@ class LanguageModelOnText:
             folders,
             level=settings.level,
             splits=[split],
-            train=settings.train,
-            valid=settings.valid,
-            test=settings.test,
+            **(settings.stems if data is None else {}),
             vocabulary=self.vocabulary,
             seed=settings.seed,
         )

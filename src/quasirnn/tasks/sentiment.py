@@ -67,9 +67,7 @@ def read_corpus(settings: SentimentSettings, data: Sequence[str | Path]) -> Labe
     return load_corpus(
         data,
         splits=["train", "valid"],
-        train=settings.train,
-        valid=settings.valid,
-        test=settings.test,
+        **settings.stems,
         lowercase=settings.lowercase,
         max_vocabulary=settings.max_vocabulary,
         min_count=settings.min_count,

@@ -17,9 +17,6 @@ class SentimentSettings(TaskSettings):
     )
     min_count: int = setting(2, help="read rarer words as unknown", group="data", at_least=1)
     max_length: int | None = setting(None, help="cut longer texts; none: read them whole", group="data", at_least=1)
-    train: str | None = setting(None, help="stem of the training file", group="data")
-    valid: str | None = setting(None, help="stem of the validation file", group="data")
-    test: str | None = setting(None, help="stem of the test file", group="data")
     vectors: str | None = setting(None, help="file of word vectors", group="data", option="--vectors")
 
     embedding_size: int | None = setting(

@@ -101,17 +101,20 @@ class SentimentOnText:
             raise DataError("classify: the text is blank; there is nothing to read.")
         return result
 
-    def classify_all(self, texts: Iterable[str], batch_size: int = 64) -> Iterator[Classification | None]:
+    def classify_all(
+        self, texts: Iterable[str], batch_size: int = 64, tick: Tick = lambda done, of: None
+    ) -> Iterator[Classification | None]:
         """The class of each text, in their order; None for a blank one.
 
-        Texts are read as they are needed, some hundred at a time, so that any number fits into memory.
+        Texts are read as they are needed, some hundred at a time, so that any number fits into memory. `tick` is called
+        after each batch, and may raise to end it.
         """
         if batch_size < 1:
             raise ValueError(f"classify_all: batch_size must be at least 1, got {batch_size}.")
         texts = iter(texts)
         while pool := list(islice(texts, max(POOL, batch_size))):
             ids = [self._encode(text) for text in pool]
-            results = iter(self._probabilities([each for each in ids if len(each)], batch_size))
+            results = iter(self._probabilities([each for each in ids if len(each)], batch_size, tick))
             for each in ids:
                 yield self._classification(next(results)) if len(each) else None
 
@@ -119,9 +122,13 @@ class SentimentOnText:
         """What the text is taken for after each of its words; none if it is blank."""
         return self.reader().read(text)
 
-    def reader(self) -> "Reader":
-        """For a text that is still being written: read it piece by piece, at constant cost per word."""
-        return Reader(self)
+    def reader(self, reading: Reading | None = None) -> "Reader":
+        """For a text that is still being written: read it piece by piece, at constant cost per word.
+
+        Args:
+            reading: that of a reader before, to go on where it was.
+        """
+        return Reader(self, reading)
 
     def states(self, text: str, layer: int | None = None, what: str = "c", label: str | None = None) -> States:
         """Cells or gates of a layer while it reads a text, for a picture; the model stays as it is.
@@ -183,9 +190,7 @@ class SentimentOnText:
         corpus = load_corpus(
             folders,
             splits=[split],
-            train=settings.train,
-            valid=settings.valid,
-            test=settings.test,
+            **(settings.stems if data is None else {}),
             classes=self.classes,
             vocabulary=self.vocabulary,
             seed=settings.seed,
@@ -209,7 +214,7 @@ class SentimentOnText:
     def _encode(self, text: str) -> Tensor:
         return self.vocabulary.encode(text)[: self.training.settings.max_length]
 
-    def _probabilities(self, ids: Sequence[Tensor], batch_size: int) -> Tensor:
+    def _probabilities(self, ids: Sequence[Tensor], batch_size: int, tick: Tick) -> Tensor:
         """(N, C), float64."""
         # One that no batch has room for is read piece by piece: its length costs time, not memory.
         short = [number for number, each in enumerate(ids) if len(each) <= EVALUATION_TOKENS]
@@ -221,15 +226,17 @@ class SentimentOnText:
                 padding=self._padding,
                 max_tokens=EVALUATION_TOKENS,
             )
-            logits[short] = batches.restore(list(logits_of(self.model, batches)))
+            logits[short] = batches.restore(list(logits_of(self.model, batches, tick)))
         for number in set(range(len(ids))).difference(short):
-            logits[number] = self._read_long(ids[number])
+            logits[number] = self._read_long(ids[number], tick)
         return logits.double().softmax(1)
 
-    def _read_long(self, ids: Tensor) -> Tensor:
+    def _read_long(self, ids: Tensor, tick: Tick) -> Tensor:
         reading: Reading | None = None
-        for piece in ids.split(EVALUATION_TOKENS):
+        pieces = ids.split(EVALUATION_TOKENS)
+        for done, piece in enumerate(pieces, 1):
             logits, reading = self.model.read(piece[:, None].to(self.device), reading)
+            tick(done, len(pieces))
         return logits[-1, 0].float().cpu()
 
     def _classification(self, probabilities: Tensor) -> Classification:
@@ -249,19 +256,19 @@ class Reader:
     max_length of the training is not read, as by `classify`.
     """
 
-    def __init__(self, model: SentimentOnText) -> None:
+    def __init__(self, model: SentimentOnText, reading: Reading | None = None) -> None:
         self.model = model
-        self._reading: Reading | None = None
+        self.reading = reading
 
     def read(self, text: str) -> list[WordRead]:
         """The words of this piece, each with what the text is taken for after it."""
         on_text = self.model
         ids = on_text.vocabulary.encode(text)
         if (most := on_text.training.settings.max_length) is not None:
-            ids = ids[: most - (0 if self._reading is None else self._reading.count)]
+            ids = ids[: max(0, most - (0 if self.reading is None else self.reading.count))]
         if not len(ids):
             return []
-        logits, self._reading = on_text.model.read(ids[:, None].to(on_text.device), self._reading)
+        logits, self.reading = on_text.model.read(ids[:, None].to(on_text.device), self.reading)
         probabilities = logits[:, 0].double().softmax(-1).cpu()
         words = on_text.vocabulary.tokenise(text)[: len(ids)]
         return [WordRead(word, on_text._classification(row)) for word, row in zip(words, probabilities, strict=True)]

@@ -103,6 +103,10 @@ class TaskSettings:
     clip: float | None = setting(None, help="largest norm of the gradient", group="optimisation", above=0)
     l2: float = setting(0.0, help="lambda in g += lambda w", group="optimisation", at_least=0)
 
+    train: str | None = setting(None, help="stem of the training files", group="data")
+    valid: str | None = setting(None, help="stem of the validation files", group="data")
+    test: str | None = setting(None, help="stem of the test files", group="data")
+
     epochs: int = setting(help="passes over the training text", at_least=0)
     max_steps: int | None = setting(None, help="stop after so many steps", at_least=0)
     max_minutes: float | None = setting(None, help="stop after so much time, counted across resumes", at_least=0)
@@ -128,6 +132,11 @@ class TaskSettings:
             mistakes += self.problems()
         if mistakes:
             raise SettingsError(mistakes)
+
+    @property
+    def stems(self) -> dict[str, str | None]:
+        """The parts of the data that the user has named: names in the folders of the training, and in no others."""
+        return {"train": self.train, "valid": self.valid, "test": self.test}
 
     def problems(self) -> Iterator[str]:
         """What no bound of one key can say, "key: ..." each. A task adds its own after `yield from super().problems()`.

@@ -51,9 +51,7 @@ def read_corpus(settings: TranslationSettings, data: Sequence[str | Path]) -> Pa
     return load_corpus(
         data,
         splits=["train", "valid"],
-        train=settings.train,
-        valid=settings.valid,
-        test=settings.test,
+        **settings.stems,
         source=settings.source,
         target=settings.target,
         max_length=settings.max_length,

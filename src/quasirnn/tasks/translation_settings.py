@@ -21,9 +21,6 @@ class TranslationSettings(TaskSettings):
         None, help="keep only so many characters, the most frequent", group="data", at_least=5
     )
     lowercase: bool = setting(False, help="put the text in lower case", group="data")
-    train: str | None = setting(None, help="stem of the training files", group="data")
-    valid: str | None = setting(None, help="stem of the validation files", group="data")
-    test: str | None = setting(None, help="stem of the test files", group="data")
 
     embedding_size: int | None = setting(
         None, help="size of the characters' vectors; none: hidden_size", group="model", at_least=1, at_most=65_536

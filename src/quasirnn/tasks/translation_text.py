@@ -120,9 +120,7 @@ class TranslationOnText:
         corpus = load_corpus(
             list(self.training.data) if data is None else data,
             splits=[split],
-            train=settings.train,
-            valid=settings.valid,
-            test=settings.test,
+            **(settings.stems if data is None else {}),
             source=settings.source,
             target=settings.target,
             max_length=settings.max_length,
