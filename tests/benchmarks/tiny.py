@@ -1,6 +1,6 @@
 """Plans that end at once, for tests that look at everything but the time."""
 
-from quasirnn.benchmarks import floor, layer, scale, softmax, step, task, train_step
+from quasirnn.benchmarks import decoding, floor, layer, scale, softmax, step, task, train_step
 from quasirnn.benchmarks.timing import Budget
 
 AT_ONCE = Budget(seconds=0.0, min_rounds=2, turn_seconds=0.0)
@@ -15,6 +15,10 @@ PLANS = {
     "scale": (scale, scale.Plan((50, 100), 4, AT_ONCE)),
     "train-step": (train_step, train_step.Plan(AT_ONCE, H=4, vocabulary=11, B=2, T=5)),
     "task": (task, task.Plan(steps=4, warm_up=1, memory_steps=1)),
+    "decoding": (
+        decoding,
+        decoding.Plan((1, 2), (3, 5), AT_ONCE, batch=2, length=5, beam=3, H=4, layers=2, vocabulary=9),
+    ),
     "softmax": (softmax, softmax.Plan(AT_ONCE, (40,), rows=20, vocabulary=11, hidden=8)),
 }
 

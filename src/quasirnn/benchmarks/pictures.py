@@ -151,6 +151,22 @@ def _softmax(result: Result, path: Path) -> None:
     )
 
 
+def _decoding(result: Result, path: Path) -> None:
+    s = result.settings
+    cells = [cell for cell in result.cells if cell["T"] == s["length"]]
+    lines_over(
+        path,
+        [cell["B"] for cell in cells],
+        [
+            Line(name, [cell["characters_per_second"][name] for cell in cells], "characters a second")
+            for name in cells[0]["seconds"]
+        ],
+        title=f"Beam search, beam {s['beam']}, {s['length']} characters a sentence",
+        x_name="Sentences side by side",
+        footnote=_footnote(result),
+    )
+
+
 _DRAWERS: dict[str, Callable[[Result, Path], None]] = {
     "layer": _layer,
     "floor": _floor,
@@ -159,4 +175,5 @@ _DRAWERS: dict[str, Callable[[Result, Path], None]] = {
     "train-step": _train_step,
     "task": _task,
     "softmax": _softmax,
+    "decoding": _decoding,
 }

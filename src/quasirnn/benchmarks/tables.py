@@ -200,6 +200,22 @@ def _softmax(result: Result) -> list[Table]:
     return [Table(title, columns, rows)]
 
 
+def _decoding(result: Result) -> list[Table]:
+    s = result.settings
+    rows = []
+    for cell in result.cells:
+        speeds = [f"{cell['characters_per_second'][name]:,.0f}" for name in cell["seconds"]]
+        times = [f"{seconds['best'] / cell['T'] * 1e3:,.2f}" for seconds in cell["seconds"].values()]
+        rows.append([f"{cell['B']} x {cell['T']}", *speeds, f"{cell['ratio']:.2f}", *times])
+    names = list(result.cells[0]["seconds"])
+    title = (
+        f"Beam search, beam {s['beam']}: {s['layers']} + {s['layers']} layers of {s['H']} units, {s['vocabulary']} "
+        "characters; every translation as long as its source, random weights"
+    )
+    columns = [f"{name}\ncharacters/s" for name in names] + ["QRNN / LSTM\nspeed"] + [f"{n}\nms a step" for n in names]
+    return [Table(title, ["sentences\nx characters", *columns], rows)]
+
+
 _MAKERS: dict[str, Callable[[Result], list[Table]]] = {
     "layer": _layer,
     "floor": _floor,
@@ -208,4 +224,5 @@ _MAKERS: dict[str, Callable[[Result], list[Table]]] = {
     "train-step": _train_step,
     "task": _task,
     "softmax": _softmax,
+    "decoding": _decoding,
 }

@@ -230,6 +230,24 @@ def softmax(
     execute("softmax", Options(quick, threads, seed, device, output, plot, json), sizes)
 
 
+@app.command()
+def decoding(
+    beam: Annotated[int | None, typer.Option(help="Hypotheses of each sentence. [default: 8]", min=1, max=64)] = None,
+    quick: Quick = False,
+    threads: Threads = None,
+    seed: Seed = 1,
+    device: DeviceName = Device.cpu,
+    output: Output = None,
+    plot: Plot = None,
+    json: Json = False,
+) -> None:
+    """Time beam search with the paper's translator as batch and length grow: on the QRNN and on the equal LSTM.
+
+    The weights are random; every translation is as long as its source, so that both make the same steps.
+    """
+    execute("decoding", Options(quick, threads, seed, device, output, plot, json), {"beam": beam})
+
+
 def execute(name: str, options: Options, changes: Mapping[str, Any] | None = None, **more: Any) -> None:
     """Run one benchmark and show what it found. Mistakes are told before anything takes time.
 
