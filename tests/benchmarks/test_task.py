@@ -15,7 +15,7 @@ from quasirnn.benchmarks.correctness import WrongNumbers
 from quasirnn.benchmarks.result import Setting
 from quasirnn.benchmarks.timing import Stopwatch
 from quasirnn.benchmarks.training_steps import TrainingSteps, configure_cell, multiply_adds
-from quasirnn.models import LanguageModel
+from quasirnn.models import LanguageModel, Translator
 from quasirnn.models.recurrent import recurrent
 from quasirnn.tasks.language_model import LANGUAGE_MODEL
 from quasirnn.tasks.settings import Preset, SettingsError, TaskSettings
@@ -227,6 +227,16 @@ def test_keys_of_one_cell_do_not_trouble_the_other():
     assert (lstm.zoneout, lstm.hidden_size) == (None, 7)
     with pytest.raises(SettingsError, match="zoneout"):
         configure_cell(LANGUAGE_MODEL, Request(overrides=["zoneout=2"]), "qrnn", "cpu")
+
+
+def test_a_translators_first_layers_are_looked_up_and_not_counted():
+    H, k, V = 5, 3, 9
+    qrnn = multiply_adds(Translator(V, hidden_size=H, num_layers=2, kernel_size=(6, k)))
+    other = (3 * H * H + 3 * H * H) + 2 * H * H + H * V  # of the encoder's ends, of the attention, of the softmax
+    layers = k * H * 3 * H + 2 * H * 3 * H  # the second of the encoder, and of the decoder
+    assert qrnn == {"recurrent": layers, "whole": layers + other}
+    lstm = multiply_adds(Translator(V, hidden_size=H, num_layers=2, cell="lstm"))
+    assert lstm["recurrent"] == 4 * (2 * H) * (4 * H)
 
 
 def test_multiply_adds_are_counted_by_hand():

@@ -7,8 +7,9 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from models import translator_reference as reference
-from quasirnn.models import Translator
+from quasirnn.models import Translator, symbol_layer
 from quasirnn.models.attention import Attention
+from quasirnn.models.symbol_layer import Symbols
 from quasirnn.models.translator_decoder import Decoding, Encoded
 from quasirnn.models.translator_encoder import encoder_widths, reversed_rows
 from quasirnn.nn import QRNNLayer
@@ -289,7 +290,7 @@ def test_guarantee_padding_of_nan_behind_the_encoders_outputs_cannot_leak(model)
         return outputs[0].masked_fill(padding, float("nan")), outputs[1]
 
     model.encoder.register_forward_hook(poison)
-    assert model.encoder(model.embedding(batch.source), batch.source_lengths)[0].isnan().any()
+    assert model.encoder(Symbols(batch.source, model.embedding), batch.source_lengths)[0].isnan().any()
     for ours, clean in zip(loss_and_gradients(model, batch), expected, strict=True):
         assert torch.equal(ours, clean)
     for ours, clean in zip(decoded(model, batch), steps, strict=True):
@@ -319,10 +320,10 @@ def test_logits_behind_a_targets_length_are_the_same_for_all(model):
 def test_sources_are_read_from_their_own_end(either):
     """The end of reading is the first symbol; what was read before a symbol stands behind it in the source."""
     batch = Batch()
-    _, ends = either.encoder(either.embedding(batch.source), batch.source_lengths)
+    _, ends = either.encoder(Symbols(batch.source, either.embedding), batch.source_lengths)
     changed = batch.source.clone()
     changed[SOURCE_LENGTHS[1] - 1, 1] = 3 + (changed[SOURCE_LENGTHS[1] - 1, 1] - 2) % (SYMBOLS - 3)
-    _, other_ends = either.encoder(either.embedding(changed), batch.source_lengths)
+    _, other_ends = either.encoder(Symbols(changed, either.embedding), batch.source_lengths)
     memory = either.encode(batch.source, batch.source_lengths).memory
     torch.testing.assert_close(ends[-1], memory[0])
     assert not torch.allclose(ends[-1][1], other_ends[-1][1], atol=1e-9), "the last symbol of a source is read first"
@@ -398,7 +399,7 @@ def test_dropout_stands_between_layers_and_nowhere_else(cell):
     assert seen == [0.0, between, between, 0.0] + ([between, between] if cell == "qrnn" else [])
     if cell == "lstm":
         assert model.decoder.rnn.dropout == 0.5
-    h = model.decoder(model.embedding(Batch().target_in), model.encode(*list(Batch())[:2]))[0]
+    h = model.decoder(Symbols(Batch().target_in, model.embedding), model.encode(*list(Batch())[:2]))[0]
     assert (h != 0).all()
 
 
@@ -427,8 +428,10 @@ def test_parameters_of_the_papers_models(arguments, parameters):
 @pytest.mark.parametrize(
     "arguments", [{"pooling": "f"}, {"pooling": "fo"}, {"pooling": "ifo"}, {"cell": "lstm"}], ids=str
 )
-def test_the_gates_of_every_layer_start_with_a_variance_near_one(arguments):
+def test_the_gates_of_every_layer_start_with_a_variance_near_one(arguments, monkeypatch):
     """Of an LSTM's decoder, whose layers are one module, the first is seen."""
+    # First layers as well have vectors for input.
+    monkeypatch.setattr(symbol_layer, "STEPS_A_SYMBOL", float("inf"))
     model, inputs = Translator(60, hidden_size=64, **arguments).eval(), []
     for module in model.modules():
         if isinstance(module, QRNNLayer | nn.LSTM):

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from quasirnn.models import Translator
 from quasirnn.nn import QRNN, QRNNLayer
 from quasirnn.tasks.run_folder import Run, RunError, Training
 from quasirnn.tasks.training_run import PRECISIONS, Prepared, Request, Task, configure, plan_of
@@ -95,7 +96,8 @@ def multiply_adds(model: nn.Module) -> dict[str, int]:
     """Multiplications with weights in one time step, forward: of the recurrent layers, and of the whole model.
 
     Every matrix of weights meets one vector, so its size is the count. Embeddings are looked up and not multiplied,
-    unless another module shares them. Biases, and whatever is done number by number, are left out. With its gradients a
+    unless another module shares them; so are the products of a translator's first layers, which are made once a batch
+    (see `symbol_layer`). Biases, and whatever is done number by number, are left out. With its gradients a
     step has three times as many.
     """
     multiplied = {
@@ -105,6 +107,9 @@ def multiply_adds(model: nn.Module) -> dict[str, int]:
         for parameter in module.parameters(recurse=False)
         if parameter.dim() > 1
     }
+    for module in model.modules():
+        if isinstance(module, Translator):
+            multiplied -= set(module.looked_up_weights)
     layers = [module for module in model.modules() if isinstance(module, QRNN | QRNNLayer | nn.RNNBase)]
     recurrent = {parameter for layer in layers for parameter in layer.parameters()}
     return {

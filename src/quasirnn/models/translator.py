@@ -8,6 +8,7 @@ from quasirnn.models.attention import behind
 from quasirnn.models.linear_cross_entropy import linear_cross_entropy
 from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.recurrent import Cell, recurrent
+from quasirnn.models.symbol_layer import Symbols
 from quasirnn.models.translator_decoder import Decoding, Encoded, LSTMDecoder, QRNNDecoder, State
 from quasirnn.models.translator_encoder import LSTMEncoder, QRNNEncoder, encoder_widths
 from quasirnn.models.translator_start import GAINS, start_evenly
@@ -19,7 +20,7 @@ from quasirnn.ops.softmax import IGNORED
 class Translator(Pretrained):
     """Predicts the next symbol of a target from a source and all symbols of the target before it.
 
-        memory, ends = encoder(embedding(source))     h = decoder(embedding(target), memory, ends)
+        memory, ends = encoder(source)     h = decoder(target, memory, ends)
         p(next) = softmax(W h + b)
 
     The encoder reads every source from its own end, through unmasked convolutions. Every layer of the decoder sees a
@@ -132,6 +133,13 @@ class Translator(Pretrained):
     def vocabulary_size(self) -> int:
         return self.embedding.num_embeddings
 
+    @property
+    def looked_up_weights(self) -> list[Tensor]:
+        """Those that training multiplies once a batch, with the vectors of all symbols, and not at every step."""
+        if isinstance(self.encoder, LSTMEncoder):
+            return []
+        return self.encoder.input_weights[:1] + self.decoder.input_weights[:-1][:1]
+
     def forward(
         self,
         source: Tensor,
@@ -143,7 +151,7 @@ class Translator(Pretrained):
         _check_targets(source, target_in, labels)
         T, B = target_in.shape
         lengths = checks.lengths("Translator, target", target_lengths, T, B, target_in.device)
-        h, _, _ = self.decoder(self.embedding(target_in), self.encode(source, source_lengths), lengths=lengths)
+        h, _, _ = self.decoder(self._symbols(target_in), self.encode(source, source_lengths), lengths=lengths)
         padding = behind(lengths, T).T
         if labels is None:
             return self.softmax(h.masked_fill(padding[..., None], 0.0))
@@ -155,7 +163,7 @@ class Translator(Pretrained):
         if source.dim() != 2:
             raise ValueError(f"Translator: the source must be (S, B), got shape {tuple(source.shape)}.")
         lengths = checks.lengths("Translator, source", lengths, *source.shape, source.device)
-        return self.decoder.read(*self.encoder(self.embedding(source), lengths), lengths)
+        return self.decoder.read(*self.encoder(self._symbols(source), lengths), lengths)
 
     def begin(self, encoded: Encoded) -> State:
         """The state before the first symbol of each target, which is `start`."""
@@ -185,9 +193,12 @@ class Translator(Pretrained):
                 f"Translator: the state is of {state.size} targets and there are {len(tokens)} tokens. "
                 f"state.repeat(n) makes n of each."
             )
-        h, attention, state = self.decoder(self.embedding(tokens[None]), encoded, state)
+        h, attention, state = self.decoder(self._symbols(tokens[None]), encoded, state)
         logits = self.softmax(h[0])
         return logits.to(state_type(logits.dtype)).log_softmax(-1), state, attention[0]
+
+    def _symbols(self, tokens: Tensor) -> Symbols:
+        return Symbols(tokens, self.embedding)
 
     def decoding(self, source: Tensor, lengths: Tensor) -> Decoding:
         """The start of one target for each source: what `beam_search` and its like are given.

@@ -4,7 +4,7 @@ They differ in their layers only, and have the same methods:
 
     encoded = decoder.read(h, ends, lengths)       what is made of the source once
     state = decoder.begin(encoded)                 where every target starts
-    h, weights, state = decoder(x, encoded, state, lengths)
+    h, weights, state = decoder(symbols, encoded, state, lengths)
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quasirnn.models.attention import Attention
+from quasirnn.models.symbol_layer import Symbols, read_symbols
 from quasirnn.nn import QRNNLayer
 from quasirnn.nn.layer import LayerState
 from quasirnn.ops.operators import state_type
@@ -140,32 +141,31 @@ class QRNNDecoder(nn.Module):
         return State(tuple(zeros))
 
     def forward(
-        self, x: Tensor, encoded: Encoded, state: State | None = None, lengths: Tensor | None = None
+        self, symbols: Symbols, encoded: Encoded, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, Tensor, State]:
         """What the softmax sees, (T, B, H), the attention, (T, B, S), and the state after the last step.
 
         Args:
-            x: (T, B, D), or n times as many rows as were encoded: row b * n + j then belongs to source b.
+            symbols: (T, B), or n times as many rows as were encoded: row b * n + j then belongs to source b.
             state: where to go on; from the start if there is none.
             lengths: (B,), each target's own; all T steps if there are none.
         """
-        rows = x.shape[1]
+        rows = symbols.tokens.shape[1]
         beams = rows // len(encoded.lengths)
+        x: Tensor | None = None
         ends: list[Tensor] = []
-        for number, (layer, addition) in enumerate(zip(self.layers, encoded.handed, strict=True)):
-            if number:
-                x = functional.dropout(x, self.dropout, self.training)
-            start = None
-            if state is not None:
-                c, inputs = state.tensors[2 * number : 2 * number + 2]
-                start = LayerState(c, inputs.view(rows, layer.context_size, layer.input_size))
-            x, end, gates = layer(
-                x,
-                start,
-                lengths=lengths,
-                addition=addition if beams == 1 else addition.repeat_interleave(beams, 0),
-                return_gates=number + 1 == len(self.layers),
-            )
+        for number, (layer, handed) in enumerate(zip(self.layers, encoded.handed, strict=True)):
+            is_last = number + 1 == len(self.layers)
+            addition = handed if beams == 1 else handed.repeat_interleave(beams, 0)
+            if x is None and state is None and not is_last:
+                x, end, gates = read_symbols(layer, symbols, lengths=lengths, addition=addition)
+            else:
+                x = symbols.vectors() if x is None else functional.dropout(x, self.dropout, self.training)
+                start = None
+                if state is not None:
+                    c, inputs = state.tensors[2 * number : 2 * number + 2]
+                    start = LayerState(c, inputs.view(rows, layer.context_size, layer.input_size))
+                x, end, gates = layer(x, start, lengths=lengths, addition=addition, return_gates=is_last)
             ends += [end.c, end.context.flatten(1)]
         h, weights = self.attention(gates.c, encoded.memory, encoded.values, encoded.lengths)
         return h if gates.o is None else gates.o * h, weights, State(tuple(ends))
@@ -199,10 +199,10 @@ class LSTMDecoder(nn.Module):
         return State(encoded.handed)
 
     def forward(
-        self, x: Tensor, encoded: Encoded, state: State | None = None, lengths: Tensor | None = None
+        self, symbols: Symbols, encoded: Encoded, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, Tensor, State]:
         """As `QRNNDecoder`, but with lengths the state is that after the padding: nobody goes on from there."""
         state = self.begin(encoded) if state is None else state
-        c, (h_n, c_n) = self.rnn(x, state.tensors)
+        c, (h_n, c_n) = self.rnn(symbols.vectors(), state.tensors)
         h, weights = self.attention(c, encoded.memory, encoded.values, encoded.lengths)
         return torch.tanh(h), weights, State((h_n, c_n))

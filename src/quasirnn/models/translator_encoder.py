@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quasirnn.models.recurrent import recurrent
+from quasirnn.models.symbol_layer import Symbols, read_symbols
 from quasirnn.nn import QRNNLayer
 from quasirnn.ops import checks
 
@@ -24,7 +25,7 @@ class QRNNEncoder(nn.Module):
         pooling, zoneout: as of `QRNNLayer`.
         dropout: between layers.
 
-    Inputs: x (S, B, D); lengths (B,).
+    Inputs: symbols (S, B); lengths (B,).
     """
 
     def __init__(
@@ -56,12 +57,12 @@ class QRNNEncoder(nn.Module):
     def input_weights(self) -> list[Tensor]:
         return [layer.weight for layer in self.layers]
 
-    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
-        ends: list[Tensor] = []
-        for layer in self.layers:
-            if ends:
-                x = functional.dropout(x, self.dropout, self.training)
-            x = layer(x, lengths=lengths).h
+    def forward(self, symbols: Symbols, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
+        first, *others = self.layers
+        x = read_symbols(first, symbols, lengths=lengths).h
+        ends = [x[0]]
+        for layer in others:
+            x = layer(functional.dropout(x, self.dropout, self.training), lengths=lengths).h
             ends.append(x[0])
         return x, ends
 
@@ -85,9 +86,9 @@ class LSTMEncoder(nn.Module):
     def input_weights(self) -> list[Tensor]:
         return [layer.weight_ih_l0 for layer in self.layers]
 
-    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
-        rows = torch.arange(x.shape[1], device=x.device)
-        x = reversed_rows(x, lengths)
+    def forward(self, symbols: Symbols, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
+        rows = torch.arange(len(lengths), device=lengths.device)
+        x = reversed_rows(symbols.vectors(), lengths)
         ends: list[Tensor] = []
         for layer in self.layers:
             if ends:
