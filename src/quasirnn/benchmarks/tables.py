@@ -165,7 +165,7 @@ def _task(result: Result) -> list[Table]:
         f"Training {s['task']} (preset {s['preset']}, {s['corpus'].get('name', 'data')}): {s['steps']} steps each in "
         f"turns on the same batches, {items:,.0f} {unit} a step.\n"
         f"The two differ in {differ}.\n"
-        "Multiply-adds: the size of every weight matrix but embeddings, and a translator's first layers on QRNN, whose\n"
+        "Multiply-adds: the size of every weight matrix but embeddings, and a translator's first QRNN layers, whose\n"
         "products are looked up, forward; with gradients three times as many.\n"
         f"Memory: of {s['memory_steps']} steps in a process of its own ({qrnn['memory']['method']})."
     )
