@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli import bench, classify, demo, doctor, evaluate, generate, plot, score, train, translate
+from quasirnn.cli import bench, classify, demo, doctor, evaluate, generate, plot, score, serve, train, translate
 
 app = typer.Typer(
     name="quasirnn",
@@ -28,6 +28,7 @@ app.command(name="classify")(classify.classify)
 app.command(name="generate")(generate.generate)
 app.command(name="score")(score.score)
 app.command(name="translate")(translate.translate)
+app.command(name="serve")(serve.serve)
 app.add_typer(plot.app, name="plot")
 app.add_typer(bench.app, name="bench")
 

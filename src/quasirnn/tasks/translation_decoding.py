@@ -1,7 +1,7 @@
 """From texts to translations: characters in, beam search, characters out."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -58,10 +58,12 @@ class Decoder:
         batch_size: int = BATCH,
         attention: bool = False,
         tick: Tick = lambda done, of: None,
+        each_step: Callable[[], None] = lambda: None,
     ) -> list[list[Translation]]:
         """The n best translations of each text, best first, in the order of the texts. None may be empty.
 
-        The result for a text does not depend on the others, but for the rounding of the matrix products.
+        The result for a text does not depend on the others, but for the rounding of the matrix products. `tick` is
+        called after each batch, `each_step` after each step of the search; both may raise to end it.
         """
         if not texts:
             return []
@@ -69,7 +71,7 @@ class Decoder:
         batches = EvaluationBatches(ids, batch_size=batch_size, padding=self.model.padding, max_tokens=BATCH_CHARACTERS)
         found: list[list[Translation]] = [[] for _ in texts]
         for done, batch in enumerate(batches, 1):
-            hypotheses = self._search(batch.tokens, batch.lengths, beam, alpha, n_best, attention)
+            hypotheses = self._search(batch.tokens, batch.lengths, beam, alpha, n_best, attention, each_step)
             for row, best in zip(batch.rows.tolist(), hypotheses, strict=True):
                 found[row] = [self._translation(each, len(ids[row])) for each in best]
             tick(done, len(batches))
@@ -77,10 +79,18 @@ class Decoder:
 
     @torch.no_grad()
     def _search(
-        self, tokens: Tensor, lengths: Tensor, beam: int, alpha: float, n_best: int, attention: bool
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        beam: int,
+        alpha: float,
+        n_best: int,
+        attention: bool,
+        each_step: Callable[[], None],
     ) -> list[list[Hypothesis]]:
         def step(tokens: Tensor, decoding: Decoding) -> tuple[Tensor, Decoding, Tensor | None]:
             log_probabilities, decoding, weights = self.model.advance(tokens, decoding)
+            each_step()
             # Padding, start and unknown are no characters that could be put out.
             allowed = log_probabilities.index_fill(1, self._never, float("-inf"))
             # Those of all hypotheses would be kept to the end: a lot, if nobody looks at them.
@@ -139,4 +149,4 @@ def _cut(sentence: str, longest: int) -> list[str]:
         place = longest if place < 0 else place
         parts.append(sentence[:place])
         sentence = sentence[place:].lstrip(" ")
-    return [part for part in (*parts, sentence) if part]
+    return [part for part in (*parts, sentence) if part.strip()]

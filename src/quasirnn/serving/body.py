@@ -1,0 +1,148 @@
+"""What stands before every path: whose request it is, how much of it there is, and how long it takes to arrive.
+
+An ASGI application around another. Nothing is parsed here, and nothing is kept of a body that is too large.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from quasirnn.serving import limits
+from quasirnn.serving.refusals import ClientLeft, Refused
+
+logger = logging.getLogger("quasirnn.serving")
+
+Message = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+# Of a body that is refused so much is still taken in, so that the client can read why before the connection ends.
+LINGER_BYTES, LINGER_SECONDS = 4 * 2**20, 2.0
+
+HEADERS = [(b"x-content-type-options", b"nosniff"), (b"content-security-policy", b"default-src 'self'")]
+
+
+class Gate:
+    """Lets whole requests through, of at most `limits.BODY_BYTES`.
+
+    Args:
+        app: gets `scope["arrived"]`, by `time.monotonic`, and a body that is all there.
+        hosts: what the Host header may name, any port; None for anything. A page of another site that has its name
+            resolve to this machine (DNS rebinding) sends its own name.
+        is_closing: whether connections are to be ended with the answer.
+    """
+
+    def __init__(self, app: App, hosts: Iterable[str] | None, is_closing: Callable[[], bool]) -> None:
+        self.app, self.is_closing = app, is_closing
+        self.hosts = None if hosts is None else frozenset(hosts)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        scope["arrived"] = time.monotonic()
+        answer = _Answer(send, self.is_closing)
+        try:
+            self._check_host(scope)
+            body = await _receive(scope, receive)
+        except ClientLeft:
+            return
+        except Refused as refused:
+            await answer.refuse(refused)
+            await _linger(receive)
+            await answer.end()
+            return
+        try:
+            await self.app(scope, _received(body, receive), answer.send)
+        except Exception:
+            logger.exception("%a: failed", scope["path"])
+            if not answer.started:
+                await answer.refuse(Refused(500, "internal error"))
+                await answer.end()
+
+    def _check_host(self, scope: Message) -> None:
+        if self.hosts is None:
+            return
+        given = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        name = given.rpartition(":")[0] if not given.endswith("]") and ":" in given else given
+        if name.lower() not in self.hosts:
+            raise Refused(421, f"Host: must be localhost or the address that is served, got {given[:60]!r}.")
+
+
+class _Answer:
+    """What is sent back, with the headers that every answer has."""
+
+    def __init__(self, send: Send, is_closing: Callable[[], bool]) -> None:
+        self._send, self._is_closing = send, is_closing
+        self.started = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            headers = [*message.get("headers", ()), *HEADERS]
+            if not any(name.lower() == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
+            if self._is_closing():
+                headers.append((b"connection", b"close"))
+            message = message | {"headers": headers}
+        await self._send(message)
+
+    async def refuse(self, refused: Refused) -> None:
+        """All of the answer, which `end` ends, and the connection with it."""
+        content = json.dumps(refused.content).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+        if not self._is_closing():
+            headers.append((b"connection", b"close"))
+        await self.send({"type": "http.response.start", "status": refused.status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": content, "more_body": True})
+
+    async def end(self) -> None:
+        await self.send({"type": "http.response.body", "body": b""})
+
+
+async def _receive(scope: Message, receive: Receive) -> bytes:
+    """The whole body, counted while it arrives: what its length is said to be need not be true."""
+    said = dict(scope["headers"]).get(b"content-length", b"0")
+    if said.isdigit() and int(said[:20]) > limits.BODY_BYTES:
+        raise Refused(413, f"the body must have at most {limits.BODY_BYTES:,} bytes, got {int(said[:20]):,}.")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.RECEIVE_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientLeft
+                body += message.get("body", b"")
+                if len(body) > limits.BODY_BYTES:
+                    raise Refused(413, f"the body must have at most {limits.BODY_BYTES:,} bytes, got more.")
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        raise Refused(408, f"the request took more than {limits.RECEIVE_SECONDS:,} s to arrive.") from None
+
+
+async def _linger(receive: Receive) -> None:
+    """Take in what still comes, and forget it: a connection that is closed on it loses the answer as well."""
+    size = 0
+    try:
+        async with asyncio.timeout(LINGER_SECONDS):
+            while size < LINGER_BYTES:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return
+                size += len(message.get("body", b""))
+    except TimeoutError:
+        return
+
+
+def _received(body: bytes, receive: Receive) -> Receive:
+    """Gives the body that was received, and then what comes: that the client leaves."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return next_message

@@ -1,0 +1,37 @@
+"""Lines for whoever runs the server: what was refused or failed, but never as many as there are requests."""
+
+import logging
+import time
+
+
+class Seldom(logging.Filter):
+    """Lets a line of each kind pass once a second, and says how many did not.
+
+    Whoever asks in vain a thousand times a second shall not fill a disk, nor a pipe that nobody reads.
+    """
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self._kinds: dict[tuple[str, object], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        # By the text before its values are filled in: there are a handful of those.
+        kind = (record.name, record.msg)
+        last, silent = self._kinds.get(kind, (float("-inf"), 0))
+        now = time.monotonic()
+        if now - last < self.seconds:
+            self._kinds[kind] = (last, silent + 1)
+            return False
+        self._kinds[kind] = (now, 0)
+        if silent:
+            record.msg = f"{record.msg} (and {silent:,} times more)"
+        return True
+
+
+def seldom(*names: str) -> None:
+    """Keep the loggers of these names from saying the same too often."""
+    for name in names:
+        logger = logging.getLogger(name)
+        if not any(isinstance(each, Seldom) for each in logger.filters):
+            logger.addFilter(Seldom())

@@ -1,0 +1,32 @@
+"""The web page: files that are packaged with the program, all read when the server starts."""
+
+from dataclasses import dataclass
+from importlib.resources import files
+
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".woff2": "font/woff2",
+}
+START = "index.html"
+
+
+@dataclass(frozen=True)
+class PageFile:
+    content: bytes
+    kind: str
+
+
+def read_page() -> dict[str, PageFile]:
+    """The files of the page by name; none if they were not packaged. A request can ask for these names only."""
+    folder = files("quasirnn.serving") / "page"
+    if not folder.is_dir():
+        return {}
+    return {
+        file.name: PageFile(file.read_bytes(), KINDS[suffix])
+        for file in folder.iterdir()
+        if file.is_file() and (suffix := "." + file.name.rpartition(".")[2]) in KINDS
+    }

@@ -1,0 +1,175 @@
+"""The server as a process: a socket, signals, and connections that do not wait for ever."""
+
+import contextlib
+import errno
+import ipaddress
+import json
+import math
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import h11
+import torch
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from quasirnn.models.typed_values import one_line
+from quasirnn.serving import limits
+from quasirnn.serving.body import LINGER_SECONDS, App
+from quasirnn.serving.work import Work
+from quasirnn.training.signals import StopSignals
+
+# While the server ends, whoever still asks is told so for this long.
+FAREWELL_SECONDS = 0.5
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound and does not listen yet: whoever connects before the server is there is refused.
+
+    Raises:
+        OSError: no such host, or the port is taken; one line that says what to do.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise OSError(f"--host {host}: no such address ({one_line(error)}).") from None
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+        raise OSError(f"port {port} of {host} {reason}. Give another --port; 0 takes a free one.") from None
+    return bound
+
+
+def is_loopback(bound: socket.socket) -> bool:
+    return ipaddress.ip_address(bound.getsockname()[0].partition("%")[0]).is_loopback
+
+
+def allowed_hosts(bound: socket.socket) -> set[str] | None:
+    """What the Host header may name; None for anything, where other machines can connect under any name."""
+    if not is_loopback(bound):
+        return None
+    return {"localhost", "127.0.0.1", "[::1]", _in_address(bound)}
+
+
+def address_of(bound: socket.socket) -> str:
+    return f"http://{_in_address(bound)}:{bound.getsockname()[1]}"
+
+
+def _in_address(bound: socket.socket) -> str:
+    name = bound.getsockname()[0]
+    return f"[{name}]" if bound.family == socket.AF_INET6 else name
+
+
+def share_cores(workers: int) -> None:
+    """Threads that work at the same time divide the cores among them."""
+    torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // workers)))
+
+
+def make_server(app: App, work: Work, signals: StopSignals, announce: Callable[[], None]) -> "Server":
+    """A server to `run` with a socket: until a signal comes, and then until all that was accepted is answered.
+
+    Args:
+        work: that `app` gives its jobs to.
+        signals: where it is looked whether one has come.
+        announce: called when connections are accepted.
+    """
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=math.ceil(limits.RECEIVE_SECONDS + LINGER_SECONDS),
+    )
+    return Server(config, work, signals, announce)
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, with our way to end: accepted work is done first, while new work is refused."""
+
+    def __init__(self, config: uvicorn.Config, work: Work, signals: StopSignals, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._work, self._signals, self._announce = work, signals, announce
+        self._ending_since: float | None = None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # `signals` has them. uvicorn would raise them again in the end, and to end as asked is no failure.
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._announce()
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._signals.received is not None:
+            self.should_exit = self._has_ended()
+        return await super().on_tick(counter)
+
+    def _has_ended(self) -> bool:
+        if self._ending_since is None:
+            self._ending_since = time.monotonic()
+            self._work.close()
+        if self._work.queued or self._work.active:
+            return False
+        return not self.server_state.connections or time.monotonic() - self._ending_since >= FAREWELL_SECONDS
+
+
+class Connection(H11Protocol):
+    """uvicorn's, which waits for ever for the rest of a head, and for an answer to be fetched: this one does not."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        # The request that was the last one when it was the client's turn; itself, which is none, where it was not.
+        self._seen: Any = self
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        """Twice in a row the client's turn, with the same request behind it: it has left, or means ill."""
+        if not self._waits_for_client():
+            self._seen = self
+        elif self._seen is not self.cycle:
+            self._seen = self.cycle
+        else:
+            self.transport.abort()
+            return
+        self._timer = self.loop.call_later(limits.RECEIVE_SECONDS, self._look)
+
+    def _waits_for_client(self) -> bool:
+        """For a head, or for an answer to be taken in."""
+        answered = self.cycle is None or self.cycle.response_complete
+        return answered or self.flow.write_paused or self.transport.is_closing()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is not HTTP is answered in JSON as well, unless an answer has begun."""
+        if self.cycle is not None:
+            # Whoever works on a request of this connection has nobody to answer any more.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()
+            return
+        content = json.dumps({"error": "this is not HTTP that can be read."}).encode()
+        headers = [("content-type", "application/json"), ("connection", "close"), ("content-length", str(len(content)))]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=content),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()

@@ -1,0 +1,87 @@
+"""From the threads that work to the event loop: waiting for a result without waiting for too long, or for nobody."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from quasirnn.serving.refusals import ClientLeft, Refused, too_late
+from quasirnn.serving.work import Closing, Full, Job, Work
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+def submit(work: Work, job: Job) -> None:
+    """Put a job into the queue, or refuse it at once.
+
+    Raises:
+        Refused: 503.
+    """
+    retry = {"Retry-After": "1"}
+    try:
+        work.submit(job)
+    except Full:
+        raise Refused(503, f"{work.capacity} requests wait already; try again later.", headers=retry) from None
+    except Closing:
+        raise Refused(503, "the server is about to end; it takes no more requests.", headers=retry) from None
+
+
+async def result(work: Work, job: Job, receive: Receive) -> Any:
+    """The result of a job that was submitted. It is stopped where there is nobody to give it to.
+
+    Raises:
+        ClientLeft: before there was one.
+        Refused: 504, the deadline came first; or what the job says.
+    """
+    future = asyncio.wrap_future(job.future)
+    async with attended(work, job, receive) as left:
+        await asyncio.wait({future, left}, timeout=remaining(job), return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            future.cancel()
+            raise ClientLeft if left.done() else too_late()
+        try:
+            return future.result()
+        except TimeoutError:
+            raise too_late() from None
+
+
+@contextlib.asynccontextmanager
+async def attended(work: Work, job: Job, receive: Receive) -> AsyncIterator[asyncio.Task[None]]:
+    """A task that ends when the client leaves. With the block the job ends too, done or not."""
+    left = asyncio.create_task(_client_left(receive))
+    try:
+        yield left
+    finally:
+        work.stop(job)
+        left.cancel()
+
+
+class Pieces:
+    """What a job puts out while it runs, handed to the event loop piece by piece; None at the end.
+
+    As many as the job makes are kept for a client that reads slowly: its length bounds them.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[str | None] = asyncio.Queue()
+
+    def put(self, piece: str | None) -> None:
+        """From any thread."""
+        # A loop that has ended raises; all who waited have ended with it.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, piece)
+
+    async def get(self) -> str | None:
+        return await self._queue.get()
+
+
+async def _client_left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def remaining(job: Job) -> float:
+    """Seconds to its deadline."""
+    return max(0.0, job.deadline - time.monotonic())

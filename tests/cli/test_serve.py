@@ -1,0 +1,171 @@
+"""`quasirnn serve` as a user runs it: a process, a port, signals and mistakes."""
+
+import shutil
+import signal
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from cli.command import Process, here
+from quasirnn.cli import serve
+from quasirnn.training.signals import ECHO_SECONDS
+from serving.servers import answer_on, request_of
+
+
+class Server(Process):
+    """The command on a free port, and a client of it."""
+
+    def __init__(self, output, *arguments):
+        super().__init__(output, "serve", *arguments, "--port", 0)
+        self.wait_for(lambda: "(Ctrl-C ends it)" in self.output)
+        self.address = self.output.partition("serving ")[2].split()[0]
+        self.port = int(self.address.rpartition(":")[2])
+
+    def ready(self) -> dict:
+        return httpx.get(self.address + "/health/ready", timeout=60).json()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start servers that do not outlive the test."""
+    started = []
+
+    def start(*arguments) -> Server:
+        server = Server(tmp_path / f"output-{len(started)}", *arguments)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        if server.popen.poll() is None:
+            server.popen.kill()
+            server.popen.wait()
+
+
+def test_it_says_what_it_serves_and_where_and_ends_with_exit_code_0(start, own_run, tiny_sentiment):
+    server = start(own_run, tiny_sentiment / "qrnn", tiny_sentiment / "qrnn", "--workers", 1)
+    lines = server.output.splitlines()
+    assert lines[0].startswith("quasirnn: run: language-model, qrnn, ")
+    assert [line.split(":")[1] for line in lines[1:3]] == [" qrnn", " qrnn-2"]
+    assert lines[3] == f"quasirnn: serving http://127.0.0.1:{server.port} (Ctrl-C ends it)"
+    # All of it is in memory: a run that is trained on, or moved, is served as it was.
+    shutil.rmtree(own_run)
+    with httpx.Client(base_url=server.address, timeout=60) as client:
+        assert [each["name"] for each in client.get("/models").json()["models"]] == ["run", "qrnn", "qrnn-2"]
+        answer = client.post("/classify", json={"texts": ["a great film"], "model": "qrnn-2"})
+        assert (answer.status_code, answer.json()["model"]) == (200, "qrnn-2")
+        assert "event: end" in client.post("/generate", json={"prompt": "the", "length": 2}).text
+    server.popen.send_signal(signal.SIGINT)
+    assert server.wait() == 0
+    assert len(server.output.splitlines()) == 4
+
+
+def test_guarantee_server_sigterm_under_load_answers_all_that_was_accepted(start, tiny_runs, tiny_sentiment):
+    """More streams than there are threads, and short requests all the while. Who comes after the signal gets a 503, or
+    no connection at all; nobody gets half an answer."""
+    server = start(tiny_runs / "word", tiny_sentiment / "qrnn", "--deadline", 600)
+    accepted = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(6)]
+    for connection in accepted:
+        connection.sendall(request_of("/generate", {"prompt": "the cat", "length": 500, "seed": 1}))
+    server.wait_for(lambda: server.ready()["active"] >= 2)
+    statuses: list[int] = []
+
+    def ask(_: int) -> None:
+        with httpx.Client(base_url=server.address, timeout=60) as client:
+            while True:
+                try:
+                    answer = client.post("/classify", json={"texts": ["a film"]})
+                except (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                    # The listening socket, or an idle connection, has just been closed.
+                    return
+                statuses.append(answer.status_code)
+                assert ("results" if answer.status_code == 200 else "error") in answer.json()
+
+    with ThreadPoolExecutor(10) as threads:
+        streams = [threads.submit(answer_on, connection) for connection in accepted]
+        asking = [threads.submit(ask, number) for number in range(4)]
+        server.wait_for(lambda: len(statuses) > 4)
+        server.popen.send_signal(signal.SIGTERM)
+        for status, body in (stream.result() for stream in streams):
+            assert status == 200
+            assert body.count(b"event: piece") == 500
+            assert b"event: end" in body
+        assert server.wait() == 0
+        for each in asking:
+            each.result()
+    assert set(statuses) <= {200, 503}
+    assert "Traceback" not in server.output
+
+
+def test_guarantee_server_a_second_signal_forces(start, tiny_runs):
+    server = start(tiny_runs / "word", "--deadline", 600)
+    # Enough for minutes: nothing but the second signal cuts it short.
+    with ExitStack() as connections:
+        for _ in range(20):
+            connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+            connections.enter_context(connection)
+            connection.sendall(request_of("/generate", {"prompt": "", "length": 2000}))
+        server.wait_for(lambda: server.ready()["queued"] >= 10)
+        server.popen.send_signal(signal.SIGTERM)
+        server.wait_for(lambda: not server.ready()["ready"])
+        time.sleep(2 * ECHO_SECONDS)
+        server.popen.send_signal(signal.SIGTERM)
+        assert server.wait() == 128 + signal.SIGTERM
+
+
+def test_the_port_is_taken(tiny_runs):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        mistake = here("serve", tiny_runs / "word", "--port", port).mistake
+    assert mistake == f"port {port} of 127.0.0.1 is taken. Give another --port; 0 takes a free one."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve"], "Missing argument 'RUN...'"),
+        (["serve", "missing", "--port", 0], "missing: no such folder."),
+        (["serve", "{word}", "--port", 70000], "Invalid value for '--port'"),
+        (["serve", "{word}", "--queue", 0], "Invalid value for '--queue'"),
+        (["serve", "{word}", "--deadline", 0], "Invalid value for '--deadline'"),
+        (["serve", "{word}", "--deadline", "nan"], "Invalid value for '--deadline'"),
+        (["serve", "{word}", "--workers", 0], "Invalid value for '--workers'"),
+        (["serve", "{word}", "--port", 0, "--host", "no host"], "--host no host: no such address"),
+        (["serve", "{word}", "--port", 0, "--host", "203.0.113.1"], "port 0 of 203.0.113.1 cannot be used"),
+    ],
+)
+def test_mistakes(tiny_runs, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    words = [str(word).format(word=tiny_runs / "word") for word in arguments]
+    assert message in here(*words).mistake
+
+
+def test_a_damaged_run_is_one_line(own_run):
+    (own_run / "model.safetensors").write_bytes(b"damaged")
+    assert str(own_run / "model.safetensors") in here("serve", own_run, "--port", 0).mistake
+
+
+def test_without_fastapi_the_pip_line_is_named(monkeypatch, tiny_runs):
+    monkeypatch.setattr(serve, "find_spec", lambda name: None if name == "fastapi" else object())
+    expected = "serving needs fastapi and uvicorn: pip install 'quasirnn[serve]'"
+    assert here("serve", tiny_runs / "word").mistake == expected
+
+
+@pytest.fixture
+def _at_once(monkeypatch):
+    """Everything but the serving itself."""
+    monkeypatch.setattr("quasirnn.serving.server.Server.run", lambda self, sockets: None)
+    monkeypatch.setattr("quasirnn.serving.start.share_cores", lambda workers: None)
+
+
+@pytest.mark.usefixtures("_at_once")
+@pytest.mark.parametrize(("host", "noted"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True)])
+def test_an_address_that_other_machines_can_reach_is_noted(tiny_runs, host, noted):
+    result = here("serve", tiny_runs / "word", "--port", 0, "--host", host)
+    assert (result.code, result.stdout) == (0, "")
+    note = f"quasirnn: {host} can be reached from other machines, and there is no authentication.\n"
+    assert (note in result.stderr) is noted

@@ -1,0 +1,37 @@
+"""A server with tiny models of all tasks, which tests share."""
+
+import pytest
+
+from quasirnn.serving.loaded import Models, load_models
+from quasirnn.serving.page import PageFile
+from serving.servers import Served, serving
+from tasks import tiny_language_model, tiny_sentiment, tiny_translation
+
+PAGE = {"index.html": PageFile(b"<p>page", "text/html; charset=utf-8"), "a.js": PageFile(b"1", "text/javascript")}
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """Run folders: `qrnn`, `lstm` and `other` of sentiment, `word` and `character`, `translator`."""
+    folder = tmp_path_factory.mktemp("served")
+    labelled = tiny_sentiment.write_labelled(folder / "labelled")
+    tiny_sentiment.train_tiny(folder / "qrnn", labelled, "epochs=1")
+    tiny_sentiment.train_tiny(folder / "lstm", labelled, "max_steps=1", cell="lstm")
+    tiny_sentiment.train_tiny(folder / "other", labelled, "max_steps=1", "seed=2", "pooling=ifo", "max_length=20")
+    texts = tiny_language_model.write_texts(folder / "texts")
+    tiny_language_model.train_tiny(folder / "word", texts, "max_steps=1")
+    tiny_language_model.train_tiny(folder / "character", texts, "level=character", "max_steps=2")
+    pairs = tiny_translation.write_paired(folder / "pairs")
+    tiny_translation.train_tiny(folder / "translator", pairs, "max_steps=20")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def models(runs) -> Models:
+    return load_models([runs / name for name in ("qrnn", "lstm", "other", "word", "character", "translator")])
+
+
+@pytest.fixture(scope="module")
+def served(models) -> Served:
+    with serving(*models.loaded, page=PAGE) as server:
+        yield server

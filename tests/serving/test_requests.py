@@ -1,0 +1,182 @@
+"""What is refused, with which status, and in which words. And what is not."""
+
+import json
+
+import pytest
+
+from quasirnn.serving import limits, requests
+from quasirnn.serving.refusals import Refused
+
+CLASSIFY = {"texts": ["a film"]}
+GENERATE = {"prompt": "the", "length": 2}
+TRANSLATE = {"text": "c d", "beam": 1}
+STREAM = {"text": "a film"}
+STATES = {"text": "a film", "what": "c"}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "error"),
+    [
+        ("/classify", {}, "texts: is missing."),
+        ("/classify", [], "the body must be a JSON object."),
+        ("/classify", "texts", "the body must be a JSON object."),
+        ("/classify", {"texts": []}, "texts: at least 1, got 0."),
+        ("/classify", {"texts": "a film"}, "texts: must be a list of texts, got 'a film'."),
+        ("/classify", {"texts": ["a", 5]}, "texts[1]: must be a text, got 5."),
+        ("/classify", {"texts": ["a", None]}, "texts[1]: must be a text, got None."),
+        ("/classify", {"texts": ["a", ""]}, "texts[1]: at least 1 character, got 0."),
+        ("/classify", {"texts": ["a", " \n"]}, "texts[1]: is blank; there is nothing to read."),
+        ("/classify", {"texts": ["<br />"]}, "texts[0]: is blank; there is nothing to read."),
+        ("/classify", CLASSIFY | {"colour": 1}, "'colour': no such field; there are model, texts."),
+        ("/classify", CLASSIFY | {"model": 1}, "model: must be a text, got 1."),
+        ("/classify", {"texts": ["\ud800"]}, "texts[0]: holds half of a surrogate pair, which is no character."),
+        ("/classify", CLASSIFY | {"model": "\udfff"}, "model: holds half of a surrogate pair, which is no character."),
+        ("/classify-stream", {"state": None}, "text: is missing."),
+        ("/classify-stream", STREAM | {"state": 5}, "state: must be a text, got 5."),
+        ("/states", STATES | {"text": " "}, "text: is blank; there is nothing to read."),
+        ("/states", STATES | {"what": "q"}, "what: must be one of c, h, z, f, o or i, got 'q'."),
+        ("/states", STATES | {"what": "i"}, "what: qrnn has c, h, z, f, o, got i."),
+        ("/states", STATES | {"layer": 0}, "layer: at least 1, got 0."),
+        ("/states", STATES | {"layer": 3}, "layer: at most 2, got 3."),
+        ("/states", STATES | {"layer": 10**300}, "layer: at most 2, got a huge number."),
+        ("/states", STATES | {"layer": 1.0}, "layer: must be a whole number, got 1.0."),
+        ("/states", STATES | {"layer": True}, "layer: must be a whole number, got True."),
+        ("/states", STATES | {"label": "neutral"}, "label: must be one of bad, good, got 'neutral'."),
+        ("/states", STATES | {"model": "lstm"}, "model: lstm is an LSTM; only a QRNN's cells and gates can be shown."),
+        ("/generate", GENERATE | {"length": "2"}, "length: must be a whole number, got '2'."),
+        ("/generate", GENERATE | {"length": 0}, "length: at least 1, got 0."),
+        ("/generate", GENERATE | {"length": 2.5}, "length: must be a whole number, got 2.5."),
+        ("/generate", GENERATE | {"temperature": -0.1}, "temperature: at least 0, got -0.1."),
+        ("/generate", GENERATE | {"temperature": "1"}, "temperature: must be a number, got '1'."),
+        ("/generate", GENERATE | {"temperature": True}, "temperature: must be a number, got True."),
+        ("/generate", GENERATE | {"top_k": 0}, "top_k: at least 1, got 0."),
+        ("/generate", GENERATE | {"top_p": 0}, "top_p: more than 0, got 0."),
+        ("/generate", GENERATE | {"top_p": 1.01}, "top_p: at most 1, got 1.01."),
+        ("/generate", GENERATE | {"seed": -1}, "seed: at least 0, got -1."),
+        ("/translate", TRANSLATE | {"text": " "}, "text: is blank; there is nothing to translate."),
+        ("/translate", TRANSLATE | {"text": ""}, "text: at least 1 character, got 0."),
+        ("/translate", TRANSLATE | {"beam": 0}, "beam: at least 1, got 0."),
+        ("/translate", TRANSLATE | {"beam": 2, "n_best": 3}, "n_best: at most 2, as beam is, got 3."),
+        ("/translate", TRANSLATE | {"n_best": 0}, "n_best: at least 1, got 0."),
+        ("/translate", TRANSLATE | {"alpha": -1}, "alpha: at least 0, got -1."),
+        ("/translate", TRANSLATE | {"attention": 1}, "attention: must be true or false, got 1."),
+    ],
+)
+def test_422_names_the_field_and_what_is_wrong(served, path, content, error):
+    answer = served.post(path, content)
+    assert (answer.status_code, answer.json()["error"]) == (422, error)
+    assert set(answer.json()) == {"error", "field"}
+    assert answer.json()["field"] in error
+
+
+def test_a_number_that_json_cannot_hold_is_no_number(served):
+    body = json.dumps(GENERATE)[:-1] + ', "temperature": 1e999}'
+    answer = served.post("/generate", body.encode())
+    assert (answer.status_code, answer.json()["field"]) == (422, "temperature")
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", "the body is not JSON: Expecting value"),
+        (b"texts=a", "the body is not JSON: Expecting value"),
+        (b'{"texts": ["a"]', "the body is not JSON: Expecting ',' delimiter"),
+        (b'{"texts": ["a"]} x', "the body is not JSON: Extra data"),
+        (b'{"texts": [NaN]}', "the body is not JSON: NaN is no number there."),
+        (b'{"texts": [-Infinity]}', "the body is not JSON: -Infinity is no number there."),
+        (b'{"texts": ["\xff"]}', "the body is not UTF-8: byte 13 cannot be read."),
+        (b'\xef\xbb\xbf{"texts": ["a"]}', "the body is not JSON: Unexpected UTF-8 BOM"),
+        (b'{"texts": ["a\nb"]}', "the body is not JSON: Invalid control character"),
+        (b"[" * 100_000, "the body cannot be read: it is nested too deeply."),
+        (b'{"a":' * 20_000 + b"1" + b"}" * 20_000, "the body cannot be read: it is nested too deeply."),
+        (b'{"texts": ' + b"1" * 5000 + b"}", "the body cannot be read: a number in it has too many digits."),
+    ],
+    ids=lambda value: repr(value[:20]),
+)
+def test_400_for_what_is_not_json(served, body, error):
+    answer = served.post("/classify", body)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(error)
+    assert "field" not in answer.json()
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json"])
+def test_415_for_another_content_type(served, kind):
+    """So a page of another site cannot ask without the browser asking first, and that is refused."""
+    answer = served.post("/classify", CLASSIFY, headers={"content-type": kind})
+    assert answer.status_code == 415
+    assert answer.json()["error"].startswith("Content-Type: must be application/json")
+    assert served.client.options("/classify").status_code == 405
+
+
+@pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=utf-8"])
+def test_json_by_its_names(served, kind):
+    assert served.post("/classify", CLASSIFY, headers={"content-type": kind}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "error"),
+    [
+        (
+            "/classify",
+            CLASSIFY | {"model": "word"},
+            "model: there is no 'word' of sentiment. There are: qrnn (sentiment), ",
+        ),
+        ("/generate", GENERATE | {"model": "../word"}, "model: there is no '../word' of language-model."),
+        ("/translate", TRANSLATE | {"model": "http://a"}, "model: there is no 'http://a' of translation."),
+        ("/nothing", {}, "there is no such path; /openapi.json lists them."),
+        ("/classify/", CLASSIFY, "there is no such path; /openapi.json lists them."),
+    ],
+)
+def test_404_says_what_there_is(served, path, content, error):
+    answer = served.post(path, content)
+    assert answer.status_code == 404
+    assert answer.json()["error"].startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/classify"), ("POST", "/models"), ("PUT", "/"), ("DELETE", "/states")]
+)
+def test_405(served, method, path):
+    answer = served.client.request(method, path)
+    assert answer.status_code == 405
+    assert answer.json()["error"] == f"{method} is not for this path; /openapi.json lists what is."
+    assert answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\0", "a\0b", "\u2028\x85", "🎻 film", "\x1b[31m", "a" * 3000, "\u202e", "e\u0301" * 40, "..." * 300, "\ufeff a"],
+    ids=lambda text: ascii(text[:10]),
+)
+def test_any_text_is_text(served, text):
+    """Blank or not, known or not: an answer, or a sentence about the text."""
+    for path, content in (
+        ("/classify", {"texts": [text]}),
+        ("/classify-stream", {"text": text}),
+        ("/states", {"text": text[:2000], "what": "f"}),
+        ("/generate", {"prompt": text[:2000], "length": 2, "model": "character"}),
+        ("/generate", {"prompt": text[:2000], "length": 2}),
+        ("/translate", {"text": text[:100], "beam": 1}),
+    ):
+        answer = served.post(path, content)
+        assert answer.status_code == 200 or "is blank" in answer.json()["error"], (path, answer.text)
+        assert answer.status_code in (200, 422)
+
+
+def test_defaults_are_those_of_the_contract():
+    asked = requests.parse(b'{"text": "a"}', "application/json", requests.Translate)
+    assert (asked.beam, asked.n_best, asked.alpha, asked.attention) == (8, 1, 0.6, False)
+
+
+def test_a_mistake_is_told_in_one_short_line():
+    body = json.dumps({"texts": {"a" * 1000: 1}, "b" * 5000: 1}).encode()
+    for kind in (requests.Classify, requests.States):
+        with pytest.raises(Refused) as refused:
+            requests.parse(body, "application/json", kind)
+        assert "\n" not in refused.value.sentence
+        assert len(refused.value.sentence) < 300
+
+
+def test_the_seed_fits_into_32_bits():
+    assert limits.SEED == 2**32 - 1

@@ -1,0 +1,209 @@
+"""Every path, with a trained model of its task: what it answers is what the model says."""
+
+import json
+from importlib.metadata import version
+
+import numpy as np
+import pytest
+
+from serving.servers import answer_on, events, serving
+
+TEXTS = ["the film is great", "a dull , dull story", "It 's a story"]
+
+
+def test_models_tells_what_is_loaded_and_no_path(served, runs):
+    answer = served.client.get("/models")
+    told = answer.json()
+    assert (answer.status_code, told["version"]) == (200, version("quasirnn"))
+    by_name = {each["name"]: each for each in told["models"]}
+    assert list(by_name) == ["qrnn", "lstm", "other", "word", "character", "translator"]
+    assert by_name["qrnn"] == {
+        "name": "qrnn",
+        "task": "sentiment",
+        "cell": "qrnn",
+        "parameters": by_name["qrnn"]["parameters"],
+        "layers": 2,
+        "hidden_size": 8,
+        "vocabulary_size": by_name["qrnn"]["vocabulary_size"],
+        "corpus": "labelled",
+        "trained_on": "labelled, 48 texts, 1 epoch.",
+        "classes": ["bad", "good"],
+        "source": None,
+        "target": None,
+        "level": None,
+        "gates": ["c", "h", "z", "f", "o"],
+        "examples": by_name["qrnn"]["examples"],
+    }
+    assert by_name["lstm"]["gates"] is None
+    assert by_name["other"]["gates"] == ["c", "h", "z", "f", "o", "i"]
+    assert (by_name["word"]["level"], by_name["character"]["level"]) == ("word", "character")
+    assert by_name["character"]["trained_on"].endswith(" characters, 2 steps.")
+    assert (by_name["translator"]["source"], by_name["translator"]["target"]) == ("de", "en")
+    assert all(each["examples"] and each["parameters"] > 0 for each in told["models"])
+    assert str(runs.parent) not in answer.text
+
+
+def test_health(served):
+    assert served.client.get("/health/live").json() == {"live": True}
+    assert served.ready() == {"ready": True, "queued": 0, "active": 0, "capacity": 32}
+
+
+@pytest.mark.parametrize("name", ["qrnn", "lstm", None])
+def test_classify(served, models, name):
+    answer = served.post("/classify", {"texts": TEXTS} | ({} if name is None else {"model": name}))
+    assert answer.status_code == 200
+    told = answer.json()
+    assert told["model"] == (name or "qrnn")
+    model = models.find("sentiment", name).model
+    for text, result in zip(TEXTS, told["results"], strict=True):
+        expected = model.classify(text)
+        assert result["label"] == expected.label
+        assert result["probability"] == pytest.approx(expected.probability, abs=1e-5)
+        assert result["probabilities"] == pytest.approx(expected.probabilities, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["qrnn", "lstm"])
+def test_a_text_that_goes_on_is_read_as_the_whole_of_it(served, models, name):
+    pieces = ["the film", "is", "", " \n", "great , and", "dull"]
+    state, words, counts = None, [], []
+    for piece in pieces:
+        told = served.post("/classify-stream", {"model": name, "text": piece, "state": state}).json()
+        assert told["model"] == name
+        if not piece.strip():
+            assert (told["words"], told["state"]) == ([], state)
+        state = told["state"]
+        words += told["words"]
+        counts.append(told["count"])
+    whole = models.find("sentiment", name).model.words(" ".join(pieces))
+    assert [each["word"] for each in words] == [each.word for each in whole]
+    assert counts == [2, 3, 3, 3, 6, 7]
+    for each, expected in zip(words, whole, strict=True):
+        assert each["label"] == expected.so_far.label
+        assert each["probabilities"] == pytest.approx(expected.so_far.probabilities, abs=1e-5)
+
+
+def test_a_blank_beginning_has_a_state_too(served):
+    first = served.post("/classify-stream", {"text": " "}).json()
+    assert (first["words"], first["count"]) == ([], 0)
+    after = served.post("/classify-stream", {"text": "great", "state": first["state"]}).json()
+    assert after["words"] == served.post("/classify-stream", {"text": "great", "state": None}).json()["words"]
+
+
+def test_what_is_behind_the_longest_text_of_the_training_is_not_read(served):
+    first = served.post("/classify-stream", {"model": "other", "text": "film " * 19}).json()
+    second = served.post("/classify-stream", {"model": "other", "text": "film great", "state": first["state"]}).json()
+    third = served.post("/classify-stream", {"model": "other", "text": "film", "state": second["state"]}).json()
+    assert [len(each["words"]) for each in (first, second, third)] == [19, 1, 0]
+    assert third["state"] == second["state"]
+
+
+@pytest.mark.parametrize("what", ["c", "h", "z", "f", "o", "i"])
+def test_states(served, models, what):
+    content = {"model": "other", "text": TEXTS[0], "layer": 1, "what": what, "label": "bad"}
+    told = served.post("/states", content).json()
+    expected = models.find("sentiment", "other").model.states(TEXTS[0], 1, what, "bad")
+    assert told["words"] == expected.words == TEXTS[0].split()
+    assert (len(told["values"]), len(told["values"][0])) == (4, 8)
+    assert np.array(told["values"]) == pytest.approx(expected.values, abs=1e-4)
+    assert told["forget"] == pytest.approx(expected.forget.tolist(), abs=1e-4)
+    assert told["probability"] == pytest.approx(expected.probability.tolist(), abs=1e-5)
+    assert (told["model"], told["label"], told["layer"], told["layers"]) == ("other", "bad", 1, 2)
+
+
+def test_states_without_layer_and_label(served):
+    told = served.post("/states", {"text": TEXTS[0], "what": "c", "layer": None, "label": None}).json()
+    assert (told["label"], told["layer"]) == ("good", 2)
+
+
+@pytest.mark.parametrize("name", ["word", "character"])
+def test_generate(served, models, name):
+    content = {
+        "model": name,
+        "prompt": "the cat",
+        "length": 12,
+        "temperature": 0.7,
+        "top_k": 5,
+        "top_p": 0.9,
+        "seed": 3,
+    }
+    answer = served.post("/generate", content)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    *pieces, end = events(answer.text)
+    assert {event for event, _ in pieces} == {"piece"}
+    model = models.find("language-model", name).model
+    expected = model.generate("the cat", 12, temperature=0.7, top_k=5, top_p=0.9, seed=3)
+    assert "the cat" + "".join(data["text"] for _, data in pieces) == expected
+    assert (end[0], end[1]["tokens"], end[1]["reason"]) == ("end", 12, "length")
+    assert end[1]["seconds"] >= 0
+
+
+def test_generate_from_nothing(served):
+    assert events(served.post("/generate", {"prompt": "", "length": 3, "temperature": 0}).text)[-1][0] == "end"
+
+
+def test_translate(served, models):
+    told = served.post("/translate", {"text": "c d e", "beam": 4, "n_best": 3, "alpha": 0.5, "attention": True}).json()
+    expected = models.find("translation", None).model.n_best("c d e", 3, beam=4, alpha=0.5, attention=True)
+    assert (told["model"], told["source"]) == ("translator", list("c d e"))
+    assert [each["text"] for each in told["translations"]] == [each.text for each in expected]
+    for each, wanted in zip(told["translations"], expected, strict=True):
+        assert each["score"] == pytest.approx(wanted.score, rel=1e-4)
+        assert each["log_probability"] == pytest.approx(wanted.log_probability, rel=1e-4)
+        assert each["finished"] == wanted.finished
+        assert each["characters"] == list(wanted.text) + [""] * wanted.finished
+        assert np.array(each["attention"]) == pytest.approx(wanted.attention.numpy(), abs=1e-3)
+        assert len(each["attention"]) == len(each["characters"])
+
+
+def test_translate_alone(served):
+    (best,) = served.post("/translate", {"text": "c"}).json()["translations"]
+    assert best["attention"] is None
+
+
+def test_the_page_and_its_files(served):
+    answer = served.client.get("/")
+    assert (answer.status_code, answer.content) == (200, b"<p>page")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert served.client.get("/page/a.js").content == b"1"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/page/b.js", "/page/", "/page/..", "/page/%2e%2e%2fapp.py", "/page/../app.py", "/page/a.js%00", "//etc/passwd"],
+)
+def test_only_the_files_of_the_page_are_there(served, path):
+    asked = served.raw(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    status, body = answer_on(asked)
+    assert status == 404
+    assert json.loads(body)["error"]
+
+
+def test_without_the_page_the_server_says_so(models):
+    with serving(*models.loaded) as server:
+        answer = server.client.get("/")
+    assert (answer.status_code, answer.json()) == (
+        404,
+        {"error": "the web page is not in this installation; the API is, see /openapi.json."},
+    )
+
+
+@pytest.mark.parametrize("path", ["/", "/models", "/nothing"])
+def test_headers(served, path):
+    headers = served.client.get(path).headers
+    assert headers["content-security-policy"] == "default-src 'self'"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == ("no-cache" if path == "/" else "no-store")
+    assert "access-control-allow-origin" not in headers
+    assert "server" not in headers
+
+
+def test_the_openapi_document_has_all_paths(served):
+    told = served.client.get("/openapi.json").json()
+    posts = ("/classify", "/classify-stream", "/states", "/generate", "/translate")
+    assert set(told["paths"]) == {"/models", "/health/live", "/health/ready", *posts}
+    for path in posts:
+        schema = told["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert schema["additionalProperties"] is False
+        assert "model" in schema["properties"]
+    assert "/docs" not in told["paths"]
+    assert served.client.get("/docs").status_code == 404

@@ -1,0 +1,69 @@
+"""Where the server listens, under which names it answers, and how it divides the cores."""
+
+import logging
+import socket
+
+import pytest
+import torch
+
+from quasirnn.serving.log import Seldom
+from quasirnn.serving.page import read_page
+from quasirnn.serving.server import address_of, allowed_hosts, is_loopback, listen, share_cores
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
+def test_guarantee_server_on_this_machine_alone_answers_to_its_names_only(host):
+    with listen(host, 0) as bound:
+        assert is_loopback(bound)
+        assert {"localhost", "127.0.0.1", "[::1]"} <= allowed_hosts(bound)
+        assert address_of(bound).removeprefix("http://").rpartition(":")[0] in allowed_hosts(bound)
+
+
+def test_other_machines_may_use_any_name():
+    with listen("0.0.0.0", 0) as bound:
+        assert not is_loopback(bound)
+        assert allowed_hosts(bound) is None
+
+
+def test_an_address_of_ipv6_stands_in_brackets():
+    try:
+        bound = listen("::1", 0)
+    except OSError:
+        pytest.skip("there is no IPv6 here")
+    with bound:
+        assert address_of(bound) == f"http://[::1]:{bound.getsockname()[1]}"
+        assert is_loopback(bound)
+
+
+def test_a_port_that_is_not_served_yet_refuses_connections():
+    with listen("127.0.0.1", 0) as bound, pytest.raises(ConnectionRefusedError):
+        socket.create_connection(bound.getsockname())
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(1, 4), (2, 3), (3, 2), (6, 1), (64, 1)])
+def test_threads_divide_the_cores(monkeypatch, workers, threads):
+    chosen = []
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    share_cores(workers)
+    assert chosen == [threads]
+
+
+def test_the_page_has_its_start_and_nothing_that_cannot_be_served():
+    page = read_page()
+    assert "index.html" in page
+    assert all("/" not in name and file.content for name, file in page.items())
+
+
+def test_the_same_is_not_said_too_often():
+    seldom, said = Seldom(seconds=1000), []
+    for number in range(5):
+        record = logging.LogRecord("a", logging.WARNING, "", 0, "full: %d", (number,), None)
+        said.append(seldom.filter(record))
+    assert said == [True, False, False, False, False]
+    assert seldom.filter(logging.LogRecord("a", logging.WARNING, "", 0, "another", (), None))
+    seldom.seconds = 0
+    record = logging.LogRecord("a", logging.WARNING, "", 0, "full: %d", (9,), None)
+    assert seldom.filter(record)
+    assert record.getMessage() == "full: 9 (and 4 times more)"

@@ -1,0 +1,231 @@
+"""The queue and its threads: nothing of HTTP, and steps are counted, never timed."""
+
+import threading
+import time
+
+import pytest
+
+from quasirnn.serving.work import Closing, Full, Job, Work
+from serving.servers import PATIENCE, wait_for
+
+
+def never() -> float:
+    return time.monotonic() + 10 * PATIENCE
+
+
+class Tap:
+    """Jobs that take a step whenever they may, and tell how they were run."""
+
+    def __init__(self) -> None:
+        self.allowed = threading.Semaphore(0)
+        self.steps = 0
+        self.runs: list[list[object]] = []
+
+    def job(self, item: object = None, steps: int = 1, **options) -> Job:
+        def run(items, step):
+            self.runs.append(items)
+            for _ in range(steps):
+                assert self.allowed.acquire(timeout=PATIENCE)
+                self.steps += 1
+                step()
+            return [("done", each) for each in items]
+
+        return Job(item, run, **{"deadline": never()} | options)
+
+
+@pytest.fixture
+def tap():
+    return Tap()
+
+
+@pytest.fixture
+def work(tap):
+    """One thread, three places."""
+    work = Work(1, 3, batch=4)
+    yield work
+    tap.allowed.release(1000)
+    work.close()
+    work.join(PATIENCE)
+
+
+def busy(work: Work, tap: Tap, steps: int = 1, **options) -> Job:
+    """A job that has begun and waits to be allowed its steps."""
+    job, before = tap.job("busy", steps, **options), len(tap.runs)
+    work.submit(job)
+    wait_for(lambda: len(tap.runs) > before)
+    return job
+
+
+def result(job: Job) -> object:
+    return job.future.result(PATIENCE)
+
+
+def test_jobs_are_done_in_their_order(work, tap):
+    jobs = [busy(work, tap), *(tap.job(number) for number in range(3))]
+    for job in jobs[1:]:
+        work.submit(job)
+    tap.allowed.release(4)
+    assert [result(job) for job in jobs] == [("done", "busy"), ("done", 0), ("done", 1), ("done", 2)]
+    assert tap.runs == [["busy"], [0], [1], [2]]
+    assert (work.queued, work.active) == (0, 0)
+
+
+def test_no_more_wait_than_may(work, tap):
+    busy(work, tap)
+    for _ in range(3):
+        work.submit(tap.job())
+    assert (work.queued, work.active) == (3, 1)
+    with pytest.raises(Full):
+        work.submit(tap.job())
+    assert work.queued == 3
+
+
+def test_a_free_thread_has_room_for_one_more():
+    tap, work = Tap(), Work(3, 1, batch=1)
+    wait_for(lambda: work._free == 3)
+    for _ in range(4):
+        work.submit(tap.job())
+    with pytest.raises(Full):
+        work.submit(tap.job())
+    tap.allowed.release(4)
+    work.close()
+    work.join(PATIENCE)
+
+
+def test_a_place_is_free_at_once_when_one_who_waits_leaves(work, tap):
+    busy(work, tap)
+    waiting = [tap.job() for _ in range(3)]
+    for job in waiting:
+        work.submit(job)
+    work.stop(waiting[1])
+    assert work.queued == 2
+    assert waiting[1].future.cancelled()
+    work.submit(tap.job())
+
+
+def test_a_job_that_nobody_waits_for_ends_at_its_next_step(work, tap):
+    job = busy(work, tap, steps=100)
+    tap.allowed.release(3)
+    wait_for(lambda: tap.steps == 3)
+    work.stop(job)
+    tap.allowed.release(1)
+    with pytest.raises(TimeoutError):
+        result(job)
+    assert tap.steps == 4
+    assert work.active == 0
+
+
+def test_a_job_ends_at_its_next_step_when_its_deadline_has_passed(work, tap):
+    job = busy(work, tap, steps=100)
+    tap.allowed.release(5)
+    wait_for(lambda: tap.steps == 5)
+    job.deadline = 0
+    tap.allowed.release(100)
+    with pytest.raises(TimeoutError):
+        result(job)
+    assert tap.steps == 6
+
+
+def test_a_job_whose_deadline_passes_while_it_waits_is_never_begun(work, tap):
+    first = busy(work, tap)
+    late = tap.job("late", deadline=0)
+    work.submit(late)
+    tap.allowed.release(10)
+    with pytest.raises(TimeoutError):
+        result(late)
+    assert result(first) == ("done", "busy")
+    assert tap.runs == [["busy"]]
+
+
+def test_jobs_of_equal_keys_are_run_together_up_to_the_size_of_a_batch(work, tap):
+    first = busy(work, tap)
+    jobs = [tap.job("a", key=1, size=2), tap.job("b", key=2), tap.job("c", key=1, size=2)]
+    for job in jobs:
+        work.submit(job)
+    tap.allowed.release(3)
+    assert [result(job) for job in jobs] == [("done", "a"), ("done", "b"), ("done", "c")]
+    assert tap.runs == [["busy"], ["a", "c"], ["b"]]
+    first = busy(work, tap)
+    for item, size in (("d", 2), ("e", 3), ("f", 2)):
+        work.submit(tap.job(item, key=1, size=size))
+    tap.allowed.release(3)
+    assert result(first) == ("done", "busy")
+    wait_for(lambda: work.active + work.queued == 0)
+    assert tap.runs[3:] == [["busy"], ["d", "f"], ["e"]]
+
+
+def test_one_who_leaves_does_not_stop_the_others_of_a_batch(work, tap):
+    busy(work, tap)
+    stays, leaves = tap.job("stays", steps=5, key=1), tap.job("leaves", key=1)
+    work.submit(stays)
+    work.submit(leaves)
+    tap.allowed.release(2)
+    wait_for(lambda: tap.steps == 2)
+    assert work.active == 2
+    work.stop(leaves)
+    tap.allowed.release(10)
+    assert result(stays) == ("done", "stays")
+
+
+def test_one_that_fails_does_not_take_the_others_of_a_batch_with_it(work, tap):
+    def run(items, step):
+        if "bad" in items:
+            raise RuntimeError("bad")
+        return items
+
+    busy(work, tap)
+    jobs = [Job(item, run, never(), key=1) for item in ("good", "bad", "fine")]
+    for job in jobs:
+        work.submit(job)
+    tap.allowed.release(1)
+    assert (result(jobs[0]), result(jobs[2])) == ("good", "fine")
+    with pytest.raises(RuntimeError, match="bad"):
+        result(jobs[1])
+
+
+def test_a_result_that_is_an_error_is_raised(work):
+    job = Job(None, lambda items, step: [KeyError("no")], never())
+    work.submit(job)
+    with pytest.raises(KeyError):
+        result(job)
+
+
+def test_a_short_job_passes_a_long_one_between_its_steps(work, tap):
+    long = busy(work, tap, steps=3)
+    quick, short, other = Tap(), None, tap.job("other")
+    work.submit(other)
+    quick.allowed.release(1)
+    short = quick.job("short", short=True)
+    work.submit(short)
+    tap.allowed.release(1)
+    assert result(short) == ("done", "short")
+    assert not long.future.done()
+    assert tap.runs == [["busy"]]
+    assert (work.queued, work.active) == (1, 1)
+    tap.allowed.release(10)
+    assert result(other) == ("done", "other")
+
+
+def test_what_was_accepted_is_done_and_nothing_else(tap):
+    work = Work(2, 8, batch=1)
+    jobs = [tap.job(number) for number in range(6)]
+    for job in jobs:
+        work.submit(job)
+    work.close()
+    with pytest.raises(Closing):
+        work.submit(tap.job())
+    tap.allowed.release(6)
+    assert [result(job) for job in jobs] == [("done", number) for number in range(6)]
+    work.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in work._threads)
+
+
+def test_many_threads_lose_no_job():
+    work = Work(8, 10_000, batch=16)
+    jobs = [Job(number, lambda items, step: items, never(), key=number % 3) for number in range(3000)]
+    for job in jobs:
+        work.submit(job)
+    assert [result(job) for job in jobs] == list(range(3000))
+    assert (work.queued, work.active) == (0, 0)
+    work.close()
+    work.join(PATIENCE)

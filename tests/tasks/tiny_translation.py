@@ -1,0 +1,79 @@
+"""Tunes of a few notes, in letters and in syllables, as two languages, and settings that train on them in a moment."""
+
+import random
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from quasirnn.tasks.training_run import Request, Trained, train
+from quasirnn.tasks.translation import TRANSLATION
+from tasks.tiny_language_model import in_a_hurry
+
+NOTES = {"c": "do", "d": "ré", "e": "mi", "f": "fa", "g": "sol", "h": "si"}
+PAIRS = {"train": 160, "valid": 8, "test": 12}
+# 20 steps an epoch; the other keys are those of the preset `fast`.
+KEYS = (
+    "hidden_size=16",
+    "num_layers=2",
+    "kernel_size=3,2",
+    "batch_size=8",
+    "epochs=6",
+    "learning_rate=0.05",
+    "warm_up=0",
+    "dropout=0",
+    "min_count=1",
+    "sample=4",
+    "checkpoint_every=10",
+    "precision=float32",
+)
+
+Rows = list[tuple[str, str]]
+
+
+def keys(*more: str, cell: str = "qrnn") -> list[str]:
+    """KEYS with some of them changed, as far as the cell has them."""
+    chosen = {key.partition("=")[0]: key for key in (*KEYS, *more)}
+    if cell == "lstm":
+        del chosen["kernel_size"]
+    return list(chosen.values())
+
+
+def paired_rows(split: str) -> Rows:
+    """Source and target, the same at every call, no tune in two splits; of one to four notes."""
+    draw = random.Random(1)
+    tunes: dict[tuple[str, ...], None] = {}
+    while len(tunes) < sum(PAIRS.values()):
+        tunes[tuple(draw.choices(list(NOTES), k=draw.choice([1, 2, 3, 3, 4])))] = None
+    first = sum(list(PAIRS.values())[: list(PAIRS).index(split)])
+    chosen = list(tunes)[first : first + PAIRS[split]]
+    return [(" ".join(tune), " ".join(NOTES[note] for note in tune)) for tune in chosen]
+
+
+def write_pairs(folder: Path, stem: str, rows: Rows, languages: tuple[str, str] = ("de", "en")) -> None:
+    """Two files, a tune a line."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for language, side in zip(languages, zip(*rows, strict=True), strict=True):
+        (folder / f"{stem}.{language}").write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+
+
+def write_paired(folder: Path, splits: Sequence[str] = tuple(PAIRS)) -> Path:
+    for split in splits:
+        write_pairs(folder, split, paired_rows(split))
+    return folder
+
+
+def train_tiny(out: Path, data: Path, *more: str, **request: object) -> Trained:
+    """A run at `out`; `more` takes the place of KEYS."""
+    overrides = keys(*more, cell=str(request.get("cell", "qrnn")))
+    asked = Request(data=[str(data)], preset="fast", out=out, overrides=overrides, **request)
+    with in_a_hurry():
+        return train(TRANSLATION, asked)
+
+
+@cache
+def train_runs(folder: Path) -> Path:
+    """`qrnn` and `lstm`, trained on `pairs` beside them. To be left as they are: asked again, they are the same."""
+    data = write_paired(folder / "pairs")
+    train_tiny(folder / "qrnn", data)
+    train_tiny(folder / "lstm", data, cell="lstm")
+    return folder
