@@ -33,7 +33,8 @@ SMALL = {
 }
 CHECKED_ELSEWHERE = ("bench", "doctor", "demo")
 
-pytestmark = pytest.mark.slow
+# One worker runs the commands for all of them.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("readme")]
 
 
 def commands() -> list[str]:

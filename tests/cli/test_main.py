@@ -6,7 +6,19 @@ import pytest
 
 from cli.command import here
 
-COMMANDS = ("doctor", "demo", "train", "evaluate", "classify", "generate", "score", "translate", "plot", "bench")
+COMMANDS = (
+    "doctor",
+    "demo",
+    "train",
+    "evaluate",
+    "classify",
+    "generate",
+    "score",
+    "translate",
+    "plot",
+    "serve",
+    "bench",
+)
 
 
 def test_version(quasirnn):
@@ -28,7 +40,7 @@ def test_help_names_every_command_and_where_to_start(monkeypatch, arguments):
     [
         *([command] for command in COMMANDS),
         *(["plot", kind] for kind in ("curves", "states", "confusion", "attention")),
-        *(["bench", kind] for kind in ("layer", "floor", "step", "scale", "train-step", "task", "softmax")),
+        *(["bench", kind] for kind in ("layer", "floor", "step", "scale", "train-step", "task", "softmax", "decoding")),
     ],
     ids=" ".join,
 )

@@ -1,5 +1,7 @@
 """A server with tiny models of all tasks, which tests share."""
 
+from pathlib import Path
+
 import pytest
 
 from quasirnn.serving.loaded import Models, load_models
@@ -7,7 +9,16 @@ from quasirnn.serving.page import PageFile
 from serving.servers import Served, serving
 from tasks import tiny_language_model, tiny_sentiment, tiny_translation
 
+# What is costly to set up is set up once.
+GROUP = pytest.mark.xdist_group("serving")
+
 PAGE = {"index.html": PageFile(b"<p>page", "text/html; charset=utf-8"), "a.js": PageFile(b"1", "text/javascript")}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(GROUP)
 
 
 @pytest.fixture(scope="session")
