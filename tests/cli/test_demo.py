@@ -1,20 +1,27 @@
-"""`quasirnn demo`: every task with both cells, a table each, and nothing half-written."""
+"""`quasirnn demo`: every task with both cells, one table for all, and nothing half-written."""
 
 import shlex
+import signal
+from datetime import datetime
+from types import SimpleNamespace
 
 import pytest
 
 from cli.command import here
-from quasirnn.cli.demo import TASKS, print_part
+from quasirnn.cli import demo as command
+from quasirnn.cli.demo import TASKS, equal_time_note, print_examples, print_table, share_of_steps, usual_minutes
 from quasirnn.data import number_words, reviews, topics
 from quasirnn.tasks import demo, sentiment_demo
-from quasirnn.tasks.demo import Part, Row
+from quasirnn.tasks.demo import Again, Part, Row, steps_in_equal_time
+from quasirnn.tasks.sentiment import SENTIMENT
+from quasirnn.tasks.sentiment_text import Classification, WordRead
 
 
 @pytest.fixture
 def quick(monkeypatch, tmp_path):
     """Small corpora. Bags of words take seconds to fit; what they come to is seen in `test_bag_of_words`."""
-    monkeypatch.setattr(sentiment_demo, "bags", lambda: [Row("bag of words", 7, 61.0)])
+    monkeypatch.setattr(sentiment_demo, "bags", lambda tick: [Row("bag of words", 7, 61.0)])
+    monkeypatch.setattr(sentiment_demo, "CANDIDATES", 5)
     monkeypatch.setattr(reviews, "SIZES", {"train": 300, "valid": 20, "test": 30})
     whole = topics.load()
     small = topics.Topics(whole.train[:20_000], whole.valid[:2000], whole.test[:2000])
@@ -25,47 +32,91 @@ def quick(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_demo_trains_both_cells_on_each_task_and_says_what_to_type_next(quick):
-    result = here("demo", "--minutes", "0.01", "--seed", "3", "--out", "here it is")
+def folders(path):
+    return {each.name for each in path.iterdir() if each.is_dir()}
+
+
+def typed_next(stdout):
+    """The commands that are told at the end, without the program's name."""
+    _, _, following = stdout.partition("Next:\n")
+    return [shlex.split(line)[1:] for line in following.splitlines() if line.startswith("    ")]
+
+
+def test_demo_compares_both_cells_on_each_task_and_says_what_to_type_next(quick, monkeypatch):
+    monkeypatch.setattr(demo, "steps_in_equal_time", lambda steps, ratio: ("lstm", 1))
+    result = here("demo", "--minutes", "0.05", "--seed", "3", "--out", "here it is")
     assert result.code == 0, result.stderr
-    for words in ("QRNN", "LSTM", "bag of words", "% of unseen", "bits a character", *TASKS):
+    for words in ("QRNN", "LSTM", "bag of words", "% right", "bits/char", "% exact", "equal", *TASKS):
         assert words in result.stdout
+    for name in TASKS:
+        assert f"{name}: LSTM, 1 steps" in " ".join(result.stdout.split())
     assert "validation loss" in result.stderr
     assert "Run: here it is/sentiment-qrnn\n" in result.stderr
+    assert "Run: here it is/sentiment-lstm-equal-time\n" in result.stderr
     folder = quick / "here it is"
-    runs = {path.name for path in folder.iterdir() if path.is_dir()}
-    assert runs == {f"{task}-{cell}" for task in TASKS for cell in ("qrnn", "lstm")}
+    assert folders(folder) == {f"{task}-{cell}" for task in TASKS for cell in ("qrnn", "lstm", "lstm-equal-time")}
     pictures = {path.name for path in folder.glob("*.png")}
     assert pictures == {f"{task}-curves.png" for task in TASKS} | {"sentiment-states.png", "translation-attention.png"}
     for name in pictures:
         assert f"here it is/{name}" in result.stdout
 
-    _, _, following = result.stdout.partition("Next:\n")
-    commands = [shlex.split(line)[1:] for line in following.splitlines()]
-    assert [command[0] for command in commands] == ["classify", "generate", "translate", "doctor", "--help"]
-    for command in commands[:3]:
-        assert here(*command).code == 0
+    commands = typed_next(result.stdout)
+    assert [words[0] for words in commands] == ["classify", "generate", "translate", "serve"]
+    for words in commands[:3]:
+        assert here(*words).code == 0
+    assert commands[-1][1:] == [f"here it is/{task}-qrnn" for task in TASKS]
+    assert result.stdout.splitlines()[-1].endswith("'here it is/translation-qrnn'")
 
 
-def test_demo_of_one_task_without_lstm_in_a_new_folder(quick):
-    result = here("demo", "--task", "sentiment", "--minutes", "0.01", "--no-lstm")
-    assert result.code == 0, result.stderr
-    assert "LSTM" not in result.stdout
-    (folder,) = (quick / "runs").iterdir()
-    assert folder.name.startswith("demo-2")
-    assert {path.name for path in folder.iterdir() if path.is_dir()} == {"sentiment-qrnn"}
+def test_without_lstm_there_is_nothing_to_compare_and_every_call_has_its_folder(quick):
+    for _ in range(2):
+        result = here("demo", "--task", "sentiment", "--minutes", "0.01", "--no-lstm")
+        assert result.code == 0, result.stderr
+        report, _, _ = result.stdout.partition("The classifier reads")
+        for words in ("LSTM", "equal", "times"):
+            assert words not in report
+    both = sorted((quick / "runs").iterdir())
+    assert len(both) == 2
+    for folder in both:
+        assert folder.name.startswith("demo-2")
+        assert folders(folder) == {"sentiment-qrnn"}
+    (serve,) = [words for words in typed_next(result.stdout) if words[0] == "serve"]
+    assert serve[1:] == [str(both[1].relative_to(quick) / "sentiment-qrnn")]
 
 
-@pytest.mark.parametrize("raised", [demo.Interrupted, KeyboardInterrupt])
-def test_interrupted_it_leaves_nothing(quick, monkeypatch, raised):
+def test_two_demos_in_one_second_have_two_folders(tmp_path, monkeypatch):
+    moment = datetime(2026, 11, 17, 12, 30, 5)
+    monkeypatch.setattr(command, "datetime", SimpleNamespace(now=lambda: moment))
+    monkeypatch.chdir(tmp_path)
+    names = []
+    for _ in range(3):
+        names.append(command.new_folder().name)
+        (tmp_path / "runs" / names[-1]).mkdir(parents=True)
+    assert names == ["demo-20261117-123005", "demo-20261117-123005-2", "demo-20261117-123005-3"]
+
+
+@pytest.mark.parametrize("interruption", [demo.Interrupted, KeyboardInterrupt, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_it_leaves_nothing(quick, monkeypatch, interruption):
     def interrupted(*_):
-        raise raised
+        if isinstance(interruption, signal.Signals):
+            signal.raise_signal(interruption)
+        raise interruption
 
     monkeypatch.setattr(sentiment_demo, "telling_review", interrupted)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     result = here("demo", "--task", "sentiment", "--minutes", "0.01", "--no-lstm", "--out", "half")
     assert (result.code, result.stdout) == (1, "")
     assert result.stderr.endswith("quasirnn: demo: interrupted; nothing was left behind.\n")
     assert list(quick.iterdir()) == []
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_what_another_demo_is_writing_is_left_alone(quick):
+    (quick / ".half").mkdir()
+    (quick / ".half" / "mine").touch()
+    result = here("demo", "--out", "half")
+    assert result.mistake.startswith(".half: another demo is writing there, or was killed.")
+    assert (quick / ".half" / "mine").exists()
 
 
 @pytest.mark.parametrize(
@@ -100,15 +151,97 @@ def test_a_signal_in_a_training_ends_the_demo(quick, monkeypatch):
     assert list(quick.iterdir()) == []
 
 
-def test_the_table_compares_the_speeds(capsys):
+def test_minutes_are_for_all_that_is_asked_for():
+    for tasks, with_lstm in ((list(TASKS), True), (["translation"], True), (["sentiment"], False)):
+        training, rest = usual_minutes(tasks, with_lstm)
+        assert share_of_steps(training + rest, tasks, with_lstm) == pytest.approx(1)
+        assert share_of_steps(3 * training + rest, tasks, with_lstm) == pytest.approx(3)
+        # Tests and pictures alone take longer than this.
+        assert share_of_steps(rest / 10, tasks, with_lstm) == pytest.approx(rest / 20 / (training + rest))
+
+
+@pytest.mark.parametrize("times", [0.5, 3])
+def test_steps_follow_the_minutes_and_epochs_have_room_for_them(quick, monkeypatch, times):
+    asked = {}
+
+    def noted(task, request, *_):
+        asked.update(override.split("=") for override in request.overrides)
+        raise demo.Interrupted
+
+    monkeypatch.setattr(demo, "train", noted)
+    training, rest = usual_minutes(["sentiment"], True)
+    arguments = ("--task", "sentiment", "--minutes", times * training + rest, "--out", "new")
+    assert here("demo", *arguments).code == 1
+    assert int(asked["max_steps"]) == pytest.approx(1200 * times, abs=1)
+    assert int(asked["epochs"]) >= 4 * max(1, times)
+
+
+@pytest.mark.parametrize(
+    ("steps", "ratio", "expected"),
+    [(1000, 4 / 3, ("lstm", 750)), (1000, 0.75, ("qrnn", 750)), (1000, 1.0, ("lstm", 1000)), (1, 3.0, ("lstm", 1))],
+)
+def test_the_slower_cell_gets_the_steps_it_makes_in_the_time_of_the_other(steps, ratio, expected):
+    assert steps_in_equal_time(steps, ratio) == expected
+
+
+def test_speeds_are_taken_in_turns_and_the_ratio_pair_by_pair(quick):
+    ticks = []
+    speeds = command.in_turns(SENTIMENT, ["max_steps=9", "seed=3"], 4, lambda *tick: ticks.append(tick))
+    assert speeds.items.keys() == {"qrnn", "lstm"}
+    assert min(*speeds.items.values(), speeds.ratio) > 0
+    assert ticks == [(number, 7) for number in range(1, 8)]
+
+
+def part(task="sentiment", again=None, example="first\n\nsecond", equal_time=91.5):
     rows = [
-        Row("bag", 5, 60.0),
-        Row("QRNN", 1000, 98.76, speed=300.0, minutes=0.5),
-        Row("LSTM", 1100, 97.0, speed=200.0),
+        Row("bag of words", 5, 60.0),
+        Row("QRNN", 1000, 98.76, None if equal_time is None else 98.76, speed=3000.0, ratio=1.52, minutes=0.5),
+        Row("LSTM", 1100, 97.0, equal_time, speed=2000.0, ratio=1.0, minutes=0.75),
     ]
-    print_part(Part("sentiment", "% right", "texts", 1200, rows, "It says:", "first\n\nsecond", []))
-    shown = capsys.readouterr().out
-    assert "1,200 steps each; the QRNN's speed is 1.50 times the LSTM's." in shown
-    assert "98.76" in shown
-    assert "texts/s" in shown
-    assert shown.endswith("It says:\n\n    first\n\n    second\n\n")
+    rows = rows[:2] if equal_time is None else rows
+    return Part(task, "% right", "of all", "texts", 1200, rows, "It says:", example, [], f"{task}-qrnn", again)
+
+
+def test_one_table_has_both_readings_and_the_speeds_side_by_side(capsys):
+    print_table([part(), part("translation")])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines.count(["QRNN", "1,000", "98.76", "98.76", "3,000", "1.52", "0.50"]) == 2
+    assert lines.count(["LSTM", "1,100", "97.00", "91.50", "2,000", "1.00", "0.75"]) == 2
+    assert ["translation", "%", "right", "%", "right", "texts/s"] in lines
+    print_table([part(equal_time=None)])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["QRNN", "1,000", "98.76", "3,000", "0.50"] in lines
+
+
+def test_the_note_says_which_cell_was_trained_again():
+    mixed = [part(again=Again("LSTM", 800, 0.26)), part("translation", again=Again("QRNN", 700, 0.3)), part("chess")]
+    note = equal_time_note(mixed)
+    assert "sentiment: LSTM, 800 steps, 0.26 minutes; translation: QRNN, 700 steps, 0.30 minutes." in note
+    assert note.endswith("As fast as each other: chess.")
+    assert "as fast as each other" in equal_time_note([part()])
+
+
+def test_examples_keep_their_lines(capsys):
+    print_examples([part()])
+    assert capsys.readouterr().out == "It says:\n\n    first\n\n    second\n\n"
+
+
+def test_a_review_has_its_probability_below_each_word():
+    def read(word, positive):
+        label = "pos" if positive > 0.5 else "neg"
+        return WordRead(
+            word, Classification(label, max(positive, 1 - positive), {"neg": 1 - positive, "pos": positive})
+        )
+
+    model = SimpleNamespace(
+        words=lambda text: [read("a", 0.5), read("dull", 0.071), read("film", 0.04), read("?", 0.996)]
+    )
+    assert sentiment_demo.word_by_word(model, "", "pos", width=12).split("\n") == [
+        "a  dull film",
+        "50 7    4",
+        "",
+        "?",
+        "100",
+        "",
+        "pos, 99.6 %",
+    ]

@@ -1,28 +1,45 @@
 """The demo: each task trained on its built-in corpus with the QRNN and with the equal LSTM, then tested and shown.
 
-What a task shows is in a file of its own (`sentiment_demo`, `language_model_demo`); here is what they share. All runs
-are ordinary ones of the preset `demo`, and stay in the demo's folder to be used.
+What a task shows is in a file of its own (`sentiment_demo`, `language_model_demo`, `translation_demo`); here is what
+they share. All runs are ordinary ones of the preset `demo`, and stay in the demo's folder to be used.
+
+The cells are compared twice. After equal steps: both make the preset's. After equal time: the slower cell is trained
+once more, from the start, with as many steps as it makes while the faster one makes all of its own:
+
+    steps of the slower = steps of the faster * speed of the slower / speed of the faster
+
+Its learning rate falls to the end of those steps. The first run of the slower cell, looked at when that time was over,
+would be an unfair stand-in: it would be in the middle of its schedule, at a high rate. What counts as time is forward,
+backward and update, without validation, batches and files. The speeds are those of some steps in turns, as the two
+trainings, one after the other, meet the machine in different moods: whoever meets the worse one would be called slower.
 """
 
+import math
 import os
 import shutil
+import signal
 import statistics
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NoReturn, TypeVar
 
 from quasirnn.tasks.run_folder import Run, RunError, check_new
 from quasirnn.tasks.training_run import Request, Task, Trained, train
+from quasirnn.training.learner import Tick
 
 # Before the name of a demo's folder until all is in it.
 UNFINISHED = "."
 
 NAMES = {"qrnn": "QRNN", "lstm": "LSTM"}
+# Cells whose speeds differ by less are as fast as each other.
+AS_FAST = 0.01
+# Steps of each cell that its speed is taken from.
+PAIRS = 30
 
-# Gives, for the time of a training, its observer, which also has `announce`; see `training_run.train`.
-Watch = Callable[[Task[Any]], AbstractContextManager[Any]]
+M = TypeVar("M")
 
 
 class Interrupted(Exception):
@@ -30,23 +47,59 @@ class Interrupted(Exception):
 
 
 @dataclass(frozen=True)
+class Speeds:
+    """How fast the two cells make their steps of training."""
+
+    items: dict[str, float]  # a second, by cell
+    ratio: float  # QRNN / LSTM, pair by pair
+
+
+# Times some steps of both cells in turns, with these KEYs: (task, overrides, number of pairs, tick).
+TimeCells = Callable[[Task[Any], Sequence[str], int, Tick], Speeds]
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is asked for."""
 
-    cells: Sequence[str] = ("qrnn", "lstm")
+    cells: Sequence[str] = ("qrnn",)
     share: float = 1.0  # of the steps that the presets have
     seed: int = 1
+    time_cells: TimeCells | None = None  # for two cells, to compare them
+
+
+@dataclass(frozen=True)
+class Screen:
+    """How the user sees what is going on.
+
+    training: gives, for the time of a training, its observer, which also has `announce`; see `training_run.train`.
+    progress: gives, for the time of what it is told, a function to be called with (done, of).
+    """
+
+    training: Callable[[Task[Any]], AbstractContextManager[Any]]
+    progress: Callable[[str], AbstractContextManager[Tick]]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One model of a task's table."""
+    """One model of the table."""
 
     name: str
     parameters: int
-    quality: float  # on held-out text
-    speed: float | None = None  # items of training a second; None where there are no steps
-    minutes: float | None = None
+    equal_steps: float  # quality on held-out text
+    equal_time: float | None = None  # None where nothing is compared
+    speed: float | None = None  # items of training a second; None where there are no steps, or too few to tell
+    ratio: float | None = None  # that speed / the LSTM's
+    minutes: float | None = None  # of the training with equal steps, validations included
+
+
+@dataclass(frozen=True)
+class Again:
+    """The slower cell's training for the time of the faster one."""
+
+    name: str
+    steps: int
+    minutes: float
 
 
 @dataclass(frozen=True)
@@ -54,61 +107,130 @@ class Part:
     """What a task has to show."""
 
     task: str
-    quality: str  # what is in that column: "% right"
+    quality: str  # what is in these columns: "% right"
+    explained: str  # what that is: "of unseen reviews"
     unit: str  # what the speed counts: "texts"
     steps: int
     rows: list[Row]
     heading: str  # over the example
     example: str
     commands: list[str]  # to be typed next, with {folder}
+    run: str  # the folder of the model to be served
+    again: Again | None = None
     pictures: list[Path] = field(default_factory=list)
 
 
-def train_cells(task: Task[Any], folder: Path, plan: Plan, watch: Watch) -> dict[str, Trained]:
-    """A run of the demo preset for each cell, at FOLDER/TASK-CELL.
+@dataclass(frozen=True)
+class Compared(Generic[M]):
+    """The trained and tested models of a task."""
+
+    models: dict[str, M]  # by cell
+    rows: list[Row]
+    runs: list[Run]
+    steps: int
+    again: Again | None = None
+
+    @property
+    def first(self) -> M:
+        """The one for the examples."""
+        return next(iter(self.models.values()))
+
+
+def compare(
+    task: Task[Any],
+    folder: Path,
+    plan: Plan,
+    screen: Screen,
+    load: Callable[[Run], M],
+    test: Callable[[M, Tick], float],
+) -> Compared[M]:
+    """A run of the demo preset for each cell, at FOLDER/TASK-CELL, and one for equal time, at ...-equal-time.
+
+    Args:
+        load: the model of a run.
+        test: its quality on held-out text.
 
     Raises:
         Interrupted: a signal ended a training.
     """
     settings = task.presets["demo"].qrnn
     steps = max(1, round(settings.max_steps * plan.share))
-    trained = {}
-    for cell in plan.cells:
-        request = Request(
-            preset="demo",
-            cell=cell,
-            out=folder / f"{task.name}-{cell}",
-            overrides=[f"max_steps={steps}", f"seed={plan.seed}", f"checkpoint_every={steps}"],
+    # The preset's epochs have room for the preset's steps and few more.
+    epochs = math.ceil(settings.epochs * max(1.0, plan.share))
+
+    def keys(steps: int) -> list[str]:
+        return [f"max_steps={steps}", f"epochs={epochs}", f"seed={plan.seed}", f"checkpoint_every={steps}"]
+
+    def trained_with(cell: str, steps: int, ending: str = "") -> Trained:
+        path = folder / f"{task.name}-{cell}{ending}"
+        return _train(task, Request(preset="demo", cell=cell, out=path, overrides=keys(steps)), screen)
+
+    def tested(run: Run) -> tuple[M, float]:
+        with screen.progress(f"testing {run.path.name}") as tick:
+            model = load(run)
+            return model, test(model, tick)
+
+    trained = {cell: trained_with(cell, steps) for cell in plan.cells}
+    found = {cell: tested(each.run) for cell, each in trained.items()}
+    models, qualities = ({cell: pair[place] for cell, pair in found.items()} for place in (0, 1))
+    runs = [each.run for each in trained.values()]
+    items, equal_time, again = {cell: recorded_speed(each) for cell, each in trained.items()}, {}, None
+    if plan.time_cells is not None:
+        with screen.progress("a step of each cell in turns") as tick:
+            speeds = plan.time_cells(task, keys(steps), min(PAIRS, steps), tick)
+        items, equal_time = speeds.items, dict(qualities)
+        slower, fewer = steps_in_equal_time(steps, speeds.ratio)
+        if fewer < (1 - AS_FAST) * steps:
+            another = trained_with(slower, fewer, "-equal-time")
+            _, equal_time[slower] = tested(another.run)
+            runs.append(another.run)
+            again = Again(NAMES[slower], another.outcome.step, another.outcome.minutes)
+    rows = [
+        Row(
+            name=NAMES[cell],
+            parameters=each.parameters,
+            equal_steps=qualities[cell],
+            equal_time=equal_time.get(cell),
+            speed=items[cell],
+            ratio=None if plan.time_cells is None else speeds.ratio if cell == "qrnn" else 1.0,
+            minutes=each.outcome.minutes,
         )
-        with watch(task) as observer:
+        for cell, each in trained.items()
+    ]
+    return Compared(models, rows, runs, steps, again)
 
-            def announce(training: Any, prepared: Any, path: Path, observer: Any = observer) -> None:
-                observer.announce(training, prepared, finished(folder) / path.name)
 
-            trained[cell] = train(task, request, observer, announce)
-        if trained[cell].outcome.reason == "signal":
-            raise Interrupted
+def _train(task: Task[Any], request: Request, screen: Screen) -> Trained:
+    with screen.training(task) as observer:
+
+        def announce(training: Any, prepared: Any, path: Path) -> None:
+            observer.announce(training, prepared, finished(path.parent) / path.name)
+
+        trained = train(task, request, observer, announce)
+    if trained.outcome.reason == "signal":
+        raise Interrupted
     return trained
 
 
-def row(cell: str, trained: Trained, quality: float) -> Row:
+def recorded_speed(trained: Trained) -> float | None:
+    """Items a second; None if there were too few steps for a record."""
     speeds = [
         record["items_per_second"]
         for record in trained.run.read_metrics()
         if record.get("items_per_second") is not None
     ]
-    return Row(
-        name=NAMES[cell],
-        parameters=trained.parameters,
-        quality=quality,
-        # The median: a pause of the machine, or the first steps, count for little.
-        speed=statistics.median(speeds) if speeds else None,
-        minutes=trained.outcome.minutes,
-    )
+    # The median: a pause of the machine, or the first steps, count for little.
+    return statistics.median(speeds) if speeds else None
 
 
-def runs_of(trained: dict[str, Trained]) -> list[Run]:
-    return [each.run for each in trained.values()]
+def steps_in_equal_time(steps: int, ratio: float) -> tuple[str, int]:
+    """The slower cell, and how many steps it makes while the other makes `steps`; ratio: QRNN's speed / LSTM's.
+
+    >>> steps_in_equal_time(1200, 1.5), steps_in_equal_time(1200, 0.75)
+    (('lstm', 800), ('qrnn', 900))
+    """
+    slower, share = ("lstm", 1 / ratio) if ratio >= 1 else ("qrnn", ratio)
+    return slower, max(1, round(steps * share))
 
 
 def finished(unfinished: Path) -> Path:
@@ -121,12 +243,35 @@ def all_or_nothing(folder: Path) -> Iterator[Path]:
     """A folder to work in, which becomes `folder` when all has gone well, and is gone otherwise."""
     if os.path.lexists(folder):
         raise RunError(f"{folder}: is there already; give another --out.")
-    check_new(folder)
     unfinished = folder.with_name(f"{UNFINISHED}{folder.name}")
+    if os.path.lexists(unfinished):
+        raise RunError(
+            f"{unfinished}: another demo is writing there, or was killed. Remove it if none is, or give another --out."
+        )
+    check_new(folder)
+    unfinished.mkdir(parents=True)
     try:
-        unfinished.mkdir(parents=True)
-        yield unfinished
-        unfinished.rename(folder)
+        with _interruptible():
+            yield unfinished
+            unfinished.rename(folder)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Being terminated, or losing the terminal, ends the demo as Ctrl-C does; a training sees to it by itself."""
+
+    def stop(number: int, frame: Any) -> NoReturn:
+        raise Interrupted
+
+    # Python sets handlers in the main thread alone.
+    here = threading.current_thread() is threading.main_thread()
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if here and hasattr(signal, name)]
+    former = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

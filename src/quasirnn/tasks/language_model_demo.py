@@ -3,26 +3,35 @@
 from pathlib import Path
 
 from quasirnn.tasks.curves import draw_curves
-from quasirnn.tasks.demo import Part, Plan, Watch, row, runs_of, train_cells
+from quasirnn.tasks.demo import Part, Plan, Screen, compare
 from quasirnn.tasks.language_model import LANGUAGE_MODEL
 from quasirnn.tasks.language_model_text import LanguageModelOnText
 
 PROMPT, LENGTH, TEMPERATURE = "The ", 400, 0.6
 
 
-def demo(folder: Path, plan: Plan, watch: Watch) -> Part:
-    trained = train_cells(LANGUAGE_MODEL, folder, plan, watch)
-    models = {cell: LanguageModelOnText(each.run) for cell, each in trained.items()}
+def demo(folder: Path, plan: Plan, screen: Screen) -> Part:
+    found = compare(
+        LANGUAGE_MODEL,
+        folder,
+        plan,
+        screen,
+        LanguageModelOnText,
+        lambda model, tick: model.evaluate("test", tick=tick).bits_per_token,
+    )
     curves = folder / "language-model-curves.png"
-    draw_curves(runs_of(trained), curves)
+    draw_curves(found.runs, curves)
     return Part(
         task=LANGUAGE_MODEL.name,
-        quality="bits a character\non unseen pages",
+        quality="bits/char",
+        explained="bits a character of unseen pages, lower is better",
         unit=LANGUAGE_MODEL.unit,
-        steps=next(iter(trained.values())).outcome.step,
-        rows=[row(cell, trained[cell], model.evaluate("test").bits_per_token) for cell, model in models.items()],
-        heading="It writes:",
-        example=next(iter(models.values())).generate(PROMPT, LENGTH, temperature=TEMPERATURE, seed=plan.seed),
+        steps=found.steps,
+        rows=found.rows,
+        again=found.again,
+        heading="The language model writes:",
+        example=found.first.generate(PROMPT, LENGTH, temperature=TEMPERATURE, seed=plan.seed),
         commands=["generate {folder}/language-model-qrnn --prompt 'The '"],
+        run="language-model-qrnn",
         pictures=[curves],
     )
