@@ -1,0 +1,129 @@
+// The server, as the page sees it: requests, the ways they fail, and the stream of a text.
+
+const POLL = 1000;
+const MOST_RETRIES = 10;
+
+/** The server answered, and refused. `message` is its own sentence. */
+export class Refused extends Error {
+  constructor(status, sentence, field) {
+    super(sentence);
+    this.status = status;
+    this.field = field;
+  }
+}
+
+/** The server did not answer at all, or broke off. */
+export class NoAnswer extends Error {}
+
+/** Says "lost" once when the server stops answering, and "back" when it is ready again. */
+export const connection = new EventTarget();
+let lost = false;
+
+export function load(path) {
+  return request(path, {}).then((response) => response.json());
+}
+
+/** Post JSON and get JSON. `busy(seconds)` is told before each new attempt at a server that is full. */
+export async function post(path, body, { signal, busy } = {}) {
+  const response = await postRaw(path, body, { signal, busy });
+  return whole(response.json(), signal);
+}
+
+/** Post JSON and hand each event of the answer to `each(name, data)`. Returns when the stream has ended. */
+export async function stream(path, body, each, { signal, busy } = {}) {
+  const response = await postRaw(path, body, { signal, busy });
+  const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  let ended = false;
+  for (;;) {
+    const { value, done } = await whole(pieces.read(), signal);
+    if (done) break;
+    text += value;
+    const events = text.replaceAll("\r\n", "\n").split("\n\n");
+    text = events.pop();
+    for (const event of events) {
+      const { name, data } = parseEvent(event);
+      if (name === "error") throw new Refused(data.status, data.error);
+      if (data !== null) each(name, data);
+      ended ||= name === "end";
+    }
+  }
+  if (!ended) throw noAnswer();
+}
+
+function parseEvent(lines) {
+  let name = "message";
+  const data = [];
+  for (const line of lines.split("\n")) {
+    if (line.startsWith("event:")) name = line.slice(6).trim();
+    if (line.startsWith("data:")) data.push(line.slice(5));
+  }
+  return { name, data: data.length ? JSON.parse(data.join("\n")) : null };
+}
+
+async function postRaw(path, body, { signal, busy = () => {} }) {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await request(path, {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify(body),
+        signal,
+      });
+    } catch (error) {
+      if (!(error instanceof Refused) || !error.retryAfter || attempt === MOST_RETRIES) throw error;
+      busy(error.retryAfter);
+      await pause(error.retryAfter * 1000, signal);
+    }
+  }
+}
+
+async function request(path, options) {
+  const response = await whole(fetch(path, options), options.signal);
+  if (response.ok) return response;
+  const answer = await response.json().catch(() => ({}));
+  const sentence = answer.error ?? `The server answered with ${response.status}.`;
+  const refused = new Refused(response.status, sentence, answer.field);
+  if (response.status === 503) refused.retryAfter = Number(response.headers.get("Retry-After")) || 1;
+  throw refused;
+}
+
+/** Waits for a part of an answer. Anything but our own abort means that the connection is gone. */
+async function whole(part, signal) {
+  try {
+    return await part;
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw noAnswer();
+  }
+}
+
+function noAnswer() {
+  if (!lost) {
+    lost = true;
+    connection.dispatchEvent(new Event("lost"));
+    waitUntilReady();
+  }
+  return new NoAnswer("The server does not answer.");
+}
+
+async function waitUntilReady() {
+  for (;;) {
+    await pause(POLL);
+    const response = await fetch("/health/ready").catch(() => null);
+    if (response?.ok) break;
+  }
+  lost = false;
+  connection.dispatchEvent(new Event("back"));
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const timer = setTimeout(resolve, milliseconds);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    }, { once: true });
+  });
+}
