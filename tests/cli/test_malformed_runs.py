@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import struct
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from cli.command import here
 from quasirnn.data.vocabulary import Vocabulary
+from tasks.tiny_translation import train_runs
 
 USES = (
     ("evaluate",),
@@ -193,10 +195,10 @@ CLASSIFIER_USES = (
 )
 
 
-def told_of(run: Path) -> str:
-    """What every command that uses a classifier says of it: the same, and nothing is made."""
+def told_of(run: Path, uses=CLASSIFIER_USES) -> str:
+    """What every command that uses a classifier, or another model, says of it: the same, and nothing is made."""
     before = sorted(run.rglob("*"))
-    told = {here(*command, run, *arguments).mistake for command, arguments in CLASSIFIER_USES}
+    told = {here(*command, run, *arguments).mistake for command, arguments in uses}
     assert len(told) == 1, "every command says the same"
     assert sorted(run.rglob("*")) == before
     return told.pop()
@@ -227,6 +229,89 @@ def test_guarantee_model_files_run_no_code_resuming_a_malformed_classifier(own_s
     mistake = here("train", "sentiment", "--out", own_sentiment, "--resume", "epochs=9").mistake
     assert mistake.startswith(f"{own_sentiment}/")
     assert {file: file.read_bytes() for file in own_sentiment.rglob("*") if file.is_file()} == before
+
+
+def without_special(role):
+    """A vocabulary in which another character has the place of a mark."""
+
+    def apply(run: Path) -> None:
+        data = json.loads((run / "vocabulary.json").read_text())
+        data["tokens"][data["tokens"].index(data["specials"].pop(role))] = "%"
+        (run / "vocabulary.json").write_text(json.dumps(data))
+
+    return apply
+
+
+# What a translator has besides.
+TRANSLATOR = {
+    **{
+        f"vocabulary without {role}": (without_special(role), f'vocabulary.json: "specials" lacks {role}.')
+        for role in ("padding", "start", "end", "unknown")
+    },
+    "vocabulary without specials": (change("vocabulary.json", specials={}), "vocabulary.json: "),
+    "vocabulary of words": (
+        lambda run: (run / "vocabulary.json").write_text(Vocabulary.from_text("a b", "word").to_json()),
+        "vocabulary.json: must be of kind character, got word.",
+    ),
+    "vocabulary of another run": (
+        change("vocabulary.json", tokens=["a", "</s>", "<pad>", "<s>", "\ufffd"]),
+        "vocabulary.json: has 5 ",
+    ),
+    "KEY of another type": (
+        change_setting(max_length="8"),
+        "training.json: max_length: must be an integer or none, got",
+    ),
+    "KEY of another task": (change_setting(level="word"), "training.json: level: no such key"),
+    "languages that are one": (change_setting(source="en"), "training.json: target: must be another language than "),
+    "config of another model": (change("config.json", model="LanguageModel"), "config.json: holds a 'LanguageModel'"),
+    "config with another size": (change("config.json", embedding_size=9), "model.safetensors: embedding.weight has "),
+    "config with another width": (change("config.json", kernel_size=[4, 2]), "model.safetensors: encoder."),
+    "config with another end": (change("config.json", end=99), "config.json: describes no model: "),
+    "config with a letter for an end": (change("config.json", end=0), "config.json: end is 0, but "),
+    "config with one mark twice": (change("config.json", start=0, end=0), "config.json: describes no model: "),
+    "config with another dropout": (change("config.json", dropout=1.5), "config.json: describes no model: "),
+    "config with another cell": (change("config.json", cell="lstm"), "config.json: "),
+    **{
+        name: WITHOUT_MODEL[name]
+        for name in (
+            "weights missing",
+            "weights truncated",
+            "weights that are no weights",
+            "weights that are no numbers",
+        )
+    },
+    "weights of another shape": (
+        change_weights(lambda tensor: tensor[..., :-1].contiguous()),
+        "model.safetensors: ",
+    ),
+}
+TRANSLATOR_USES = (
+    (("evaluate",), ()),
+    (("translate",), ("c d",)),
+    (("plot", "attention"), ("c d",)),
+)
+
+
+@pytest.fixture
+def own_translation(tmp_path_factory, tmp_path):
+    """A copy of a translator, to do with as one likes."""
+    runs = train_runs(tmp_path_factory.getbasetemp() / "translation")
+    return Path(shutil.copytree(runs / "qrnn", tmp_path / "run"))
+
+
+@pytest.mark.parametrize(("damage", "message"), TRANSLATOR.values(), ids=TRANSLATOR)
+def test_guarantee_model_files_run_no_code_using_a_malformed_translator(own_translation, damage, message):
+    damage(own_translation)
+    assert told_of(own_translation, TRANSLATOR_USES).startswith(f"{own_translation}/{message}")
+
+
+@pytest.mark.parametrize("name", [name for name in TRANSLATOR if name.startswith(("KEY", "vocabulary", "config"))])
+def test_guarantee_model_files_run_no_code_resuming_a_malformed_translator(own_translation, name):
+    TRANSLATOR[name][0](own_translation)
+    before = {file: file.read_bytes() for file in own_translation.rglob("*") if file.is_file()}
+    mistake = here("train", "translation", "--out", own_translation, "--resume", "epochs=9").mistake
+    assert mistake.startswith(f"{own_translation}/")
+    assert {file: file.read_bytes() for file in own_translation.rglob("*") if file.is_file()} == before
 
 
 BAD_CHECKPOINTS = {

@@ -1,11 +1,17 @@
 """`quasirnn plot`, as a user types it."""
 
+import shutil
+from pathlib import Path
+
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import quasirnn as package
 from cli.command import here
 from plots import seen
 from tasks.recorded_run import LANGUAGE_MODEL, START, recorded
+from tasks.tiny_translation import train_runs
 
 
 @pytest.fixture
@@ -31,7 +37,12 @@ def test_several_runs_with_references(run, tmp_path):
 
 
 def test_help_names_the_pictures():
-    for name, option in (("curves", "--reference"), ("states", "--layer"), ("confusion", "--split")):
+    for name, option in (
+        ("curves", "--reference"),
+        ("states", "--layer"),
+        ("confusion", "--split"),
+        ("attention", "--beam"),
+    ):
         assert name in here("plot").stdout
         assert option in here("plot", name, "--help").stdout
 
@@ -154,3 +165,115 @@ def test_pictures_of_a_classifier_without_matplotlib(classifier, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for arguments in (["states", classifier, TEXT], ["confusion", classifier]):
         assert here("plot", *arguments).mistake == "drawing needs matplotlib: pip install 'quasirnn[plot]'"
+
+
+@pytest.fixture(scope="module")
+def translators(tmp_path_factory):
+    return train_runs(tmp_path_factory.getbasetemp() / "translation")
+
+
+@pytest.fixture
+def panels(monkeypatch):
+    """The panels of every figure that is written."""
+    written, write = [], Figure.savefig
+
+    def savefig(figure, *arguments, **options):
+        write(figure, *arguments, **options)
+        written.append(figure.axes)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    return written
+
+
+TUNE = "c d e"
+
+
+def test_the_attention_of_a_translator_goes_into_its_folder(translators, tmp_path):
+    run = Path(shutil.copytree(translators / "qrnn", tmp_path / "run"))
+    result = here("plot", "attention", run, TUNE)
+    assert (result.code, result.stdout, result.stderr) == (0, "", f"Wrote {run / 'attention.png'}\n")
+    assert (run / "attention.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
+@pytest.mark.parametrize("source", ["argument", "file", "standard input"])
+def test_attention_has_the_source_across_and_the_target_down(translators, tmp_path, panels, cell, source):
+    out = tmp_path / "attention.png"
+    (tmp_path / "tune.txt").write_text(TUNE + "\n")
+    arguments = {"argument": [TUNE], "file": ["--file", tmp_path / "tune.txt"], "standard input": []}[source]
+    stdin = TUNE.encode() if source == "standard input" else b""
+    result = here("plot", "attention", translators / cell, *arguments, "--beam", 3, "--out", out, stdin=stdin)
+    assert (result.code, result.stdout, result.stderr) == (0, "", f"Wrote {out}\n")
+    assert out.read_bytes().startswith(b"\x89PNG")
+    (found,) = package.load(translators / cell).n_best(TUNE, 1, beam=3, attention=True)
+    ((panel, *_),) = panels
+    assert [label.get_text() for label in panel.get_xticklabels()] == ["c", "␣", "d", "␣", "e"]
+    end = ["end"] if found.finished else []
+    target = ["␣" if character == " " else character for character in found.text]
+    assert [label.get_text() for label in panel.get_yticklabels()] == [*target, *end]
+    weights = np.asarray(panel.images[0].get_array())
+    np.testing.assert_allclose(weights, found.attention.numpy(), atol=1e-6)
+    np.testing.assert_allclose(weights.sum(1), 1, atol=1e-5)
+    # The first row is at the top.
+    bottom, top = panel.get_ylim()
+    assert bottom > top
+    assert not (translators / cell / "attention.png").exists()
+
+
+def test_attention_of_a_translation_that_does_not_end(translators, tmp_path, panels, monkeypatch):
+    """Then no row is that of the end mark."""
+    monkeypatch.setattr("quasirnn.tasks.translation_decoding.MOST_TIMES", 0)
+    monkeypatch.setattr("quasirnn.tasks.translation_decoding.MOST_MORE", 2)
+    assert (
+        here("plot", "attention", translators / "qrnn", "c d e f", "--beam", 1, "--out", tmp_path / "a.png").code == 0
+    )
+    ((panel, *_),) = panels
+    assert len(panel.get_yticklabels()) == 2
+    assert "end" not in [label.get_text() for label in panel.get_yticklabels()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([" "], "translate: the text is blank; there is nothing to translate."),
+        ([], "translate: the text is blank; there is nothing to translate."),
+        ([TUNE, "--file", "x.txt"], "TEXT and --file: give one of them."),
+        (["--file", "x.txt"], "No such file or directory: 'x.txt'"),
+        (["c \udcff"], "'c \\udcff': not valid UTF-8."),
+        ([TUNE, "--beam", "0"], "Invalid value for '--beam'"),
+        ([TUNE, "--out", "a.pdf"], "a.pdf: pictures are written as .png or .svg"),
+        ([TUNE, "--out", "nowhere/a.png"], "there is no folder nowhere"),
+        (["c. " * 400], "the text is too long for one picture: give one sentence."),
+    ],
+)
+def test_attention_that_cannot_be_drawn(translators, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("quasirnn.tasks.translation_decoding.MOST_TIMES", 0)
+    assert message in here("plot", "attention", translators / "qrnn", *arguments).mistake
+    assert not (translators / "qrnn" / "attention.png").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_attention_of_other_models(tiny_sentiment, tiny_runs, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for other, task in ((tiny_sentiment / "qrnn", "sentiment"), (tiny_runs / "word", "language-model")):
+        told = here("plot", "attention", other, TUNE, "--out", "a.png").mistake
+        assert told == f"{other}: is a run of {task}, this command needs one of translation."
+    assert here("plot", "attention", tmp_path / "none", TUNE, "--out", "a.png").mistake.startswith(f"{tmp_path}/none")
+    assert not Path("a.png").exists()
+
+
+def test_curves_of_a_translator(translators, tmp_path):
+    out = tmp_path / "curves.svg"
+    for extra, words in (([], "bleu"), (["--figure", "loss"], "loss"), (["--figure", "exact_match"], "exact_match")):
+        assert here("plot", "curves", translators / "qrnn", translators / "lstm", "--out", out, *extra).code == 0
+        written = " ".join(seen.words(out))
+        assert words.lower() in written.lower()
+        assert "qrnn: " in written
+        assert "lstm: " in written
+
+
+def test_attention_without_matplotlib(translators, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    told = here("plot", "attention", translators / "qrnn", TUNE).mistake
+    assert told == "drawing needs matplotlib: pip install 'quasirnn[plot]'"

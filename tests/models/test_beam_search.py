@@ -1,4 +1,4 @@
-"""Decoding: against every output there is, against plain loops, alone and in a batch, and when a model misbehaves."""
+"""Beam search: against every output there is, against plain loops, alone and in a batch, and in what it returns."""
 
 import itertools
 import math
@@ -6,31 +6,15 @@ import re
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.exhaustive_search import END, Found, RandomModel, every_path, factor, plain_beam, ranked, row
-from quasirnn.models.beam_search import beam_search
-from quasirnn.models.decoding_single import greedy, sample
+from models.small_decoders import START, memoryless, search
+from quasirnn.models import greedy
 from quasirnn.models.decoding_step import Hypothesis, select_rows
-from quasirnn.models.ranking import RankingCriterion
-from quasirnn.models.sampling import Sampler
-
-START = 3
-
-
-def search(step, state, batch_size, **options) -> list[list[Hypothesis]]:
-    defaults = {"start": START, "end": END, "target_lengths": 6, "max_lengths": 12}
-    return beam_search(step, state, batch_size, **{**defaults, **options})
-
-
-def memoryless(*rows):
-    """A step function from a table of probabilities: rows by last token, columns by next token."""
-    log_probs = torch.tensor(rows, dtype=torch.float64).log()
-    return lambda tokens, state: (log_probs[tokens], state, None)
 
 
 def check_same(found: list[Hypothesis], expected: list[Found] | list[Hypothesis]) -> None:
@@ -42,59 +26,6 @@ def check_same(found: list[Hypothesis], expected: list[Found] | list[Hypothesis]
         assert one.attention.shape == other.attention.shape
     attention = (torch.cat([one.attention for one in ones]) for ones in (found, expected))
     torch.testing.assert_close(*attention, rtol=0, atol=1e-12)
-
-
-# The ranking criterion.
-
-
-@pytest.mark.parametrize(
-    ("alpha", "expected"),
-    [
-        # Target length 3. At 0 ordinary log-probabilities.
-        (0.0, [1.0, 1.0, 1.0, 1.0, 1.0]),
-        # At 1: 2/1 3/2 4/3, 3/2 4/3, 4/3: (3 + 1) / T, the mean up to a constant; then 1.
-        (1.0, [4.0, 2.0, 4 / 3, 1.0, 1.0]),
-        # The paper's 0.6: 1.6/1 2.6/2 3.6/3, 2.6/2 3.6/3, 3.6/3.
-        (0.6, [1.6 * 1.3 * 1.2, 1.3 * 1.2, 1.2, 1.0, 1.0]),
-    ],
-)
-def test_the_factor_by_hand(alpha, expected):
-    found = RankingCriterion(alpha, longest_target=9).factor(np.arange(1, 6), 3)
-    assert found.tolist() == pytest.approx(expected, rel=1e-15)
-
-
-def test_the_factor_is_the_appendix_product_and_never_grows_with_length():
-    for alpha in (0.0, 0.2, 0.6, 1.0, 2.5):
-        criterion = RankingCriterion(alpha, longest_target=400)
-        for target in (0, 1, 7, 400):
-            found = criterion.factor(np.arange(1, 450), target)
-            assert found.tolist() == pytest.approx([factor(t, target, alpha) for t in range(1, 450)], rel=1e-12)
-            assert (np.diff(found) <= 0).all()
-            assert found[-1] == 1
-            # The others' target lengths make no difference, not in the last bit.
-            assert (found == RankingCriterion(alpha, target).factor(np.arange(1, 450), target)).all()
-
-
-# Ends at once with 0.4; or says 1 (0.6) and then ends with 0.5.
-SHORT_OR_LONG = memoryless([0, 0, 0, 1], [0.5, 0, 0.5, 0], [0.1, 0, 0.9, 0], [0.4, 0.6, 0, 0])
-
-
-@pytest.mark.parametrize(
-    ("alpha", "best", "scores"),
-    [
-        # log 0.4 = -0.9163 before log 0.3 = -1.2040.
-        (0.0, [], [math.log(0.4), math.log(0.3)]),
-        # Target length 2, factors 3/1 and 3/2: -2.7489 after -1.8060. Per token: -0.9163 and -0.6020.
-        (1.0, [1], [1.5 * math.log(0.3), 3 * math.log(0.4)]),
-    ],
-)
-def test_alpha_0_ranks_by_probability_and_alpha_1_by_the_mean(alpha, best, scores):
-    found = search(SHORT_OR_LONG, None, 1, alpha=alpha, target_lengths=2, max_lengths=2, beam=8, n_best=2)[0]
-    assert found[0].tokens == best
-    assert [one.score for one in found] == pytest.approx(scores, rel=1e-14)
-    assert [one.log_probability for one in found] == pytest.approx(
-        [math.log(0.4 if one.tokens == [] else 0.3) for one in found], rel=1e-14
-    )
 
 
 def test_a_finished_hypothesis_competes_and_may_be_driven_out():
@@ -304,52 +235,6 @@ def test_no_sentences():
     assert greedy(None, None, 0, start=START, end=END, max_lengths=3) == []
 
 
-# Greedy and sampling.
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_beam_of_1_is_greedy(seed):
-    model = RandomModel(seed, symbols=9, end_bias=-0.5)
-    state = model.first_state(6)
-    longest = [1, 4, 30, 30, 30, 9]
-    found = search(model, state, 6, beam=1, alpha=0.8, max_lengths=longest, target_lengths=[3, 9, 0, 4, 20, 8])
-    steps = greedy(model, state, 6, start=START, end=END, max_lengths=longest)
-    for (one,), other in zip(found, steps, strict=True):
-        assert (one.tokens, one.finished) == (other.tokens, other.finished)
-        assert one.log_probability == pytest.approx(other.log_probability, rel=1e-12) == other.score
-        torch.testing.assert_close(one.attention, other.attention, rtol=0, atol=1e-12)
-
-
-def test_greedy_and_a_beam_of_1_take_the_smallest_of_equals():
-    # In a row this long an unstable choice would show.
-    step = memoryless(*[[0.0] + [1 / 300] * 300] * 301)
-    assert greedy(step, None, 2, start=5, end=END, max_lengths=4)[1].tokens == [1, 1, 1, 1]
-    assert search(step, None, 2, start=5, beam=1, max_lengths=4)[1][0].tokens == [1, 1, 1, 1]
-
-
-def test_sampling_draws_by_the_models_probabilities():
-    step = memoryless([1, 0, 0, 0], [0.5, 0.25, 0.25, 0], [1, 0, 0, 0], [0.2, 0.5, 0.3, 0])
-    drawn = sample(step, None, 20_000, Sampler(seed=1), start=START, end=END, max_lengths=30)
-    # A step from 1 to 1 may repeat: p([1] * n + [2]) and so on are products.
-    for tokens, expected in {(): 0.2, (2,): 0.3, (1,): 0.25, (1, 2): 0.125, (1, 1): 0.0625}.items():
-        share = sum(one.tokens == list(tokens) for one in drawn) / len(drawn)
-        assert share == pytest.approx(expected, abs=5 * math.sqrt(expected * (1 - expected) / len(drawn)))
-    for one in drawn[:50]:
-        path = [START, *one.tokens, END]
-        odds = [math.exp(step(torch.tensor([a]), None)[0][0, b]) for a, b in itertools.pairwise(path)]
-        assert math.exp(one.log_probability) == pytest.approx(math.prod(odds))
-
-
-def test_sampling_with_a_seed_repeats_and_top_k_keeps_to_the_likeliest():
-    model = RandomModel(3, symbols=9, end_bias=-1)
-    state = model.first_state(12)
-    marks = {"start": START, "end": END, "max_lengths": 15}
-    first, again, other = (sample(model, state, 12, Sampler(seed=seed), **marks) for seed in (4, 4, 5))
-    assert [one.tokens for one in first] == [one.tokens for one in again] != [one.tokens for one in other]
-    cold = sample(model, state, 12, Sampler(top_k=1, seed=6), **marks)
-    assert [one.tokens for one in cold] == [one.tokens for one in greedy(model, state, 12, **marks)]
-
-
 # What is returned.
 
 
@@ -502,67 +387,6 @@ def test_the_state_of_a_recurrent_layer():
 def test_wrong_arguments(options, message):
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         search(memoryless(*[[0.25] * 4] * 4), None, 2, **options)
-
-
-def test_a_negative_number_of_sentences():
-    with pytest.raises(ValueError, match=r"^greedy: batch_size must be 0 or more, got -1\.$"):
-        greedy(None, None, -1, start=START, end=END, max_lengths=3)
-
-
-BOTH = pytest.mark.parametrize(
-    ("who", "decode"),
-    [
-        ("beam_search", search),
-        ("greedy", partial(greedy, start=START, end=END, max_lengths=9)),
-        ("sample", partial(sample, sampler=Sampler(seed=1), start=START, end=END, max_lengths=9)),
-    ],
-    ids=["beam", "greedy", "sample"],
-)
-
-
-def broken_at(step: int, sentence: int, value: float, token: int | None):
-    """A step function that gives `value` for a token, or for all of them, at one step of one sentence."""
-
-    def broken(tokens, state):
-        number, sentences = state
-        log_probs = torch.tensor([0.0, 0.5, 0.3, 0.2]).log().repeat(len(tokens), 1)
-        if int(number[0]) == step:
-            log_probs[sentences == sentence, slice(None) if token is None else token] = value
-        return log_probs, (number + 1, sentences), None
-
-    return broken, (torch.ones(3), torch.arange(3))
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("value", "token", "message"),
-    [
-        (math.nan, 2, "{}: NaN among the log-probabilities at step 3 of sentence 1."),
-        (math.nan, 0, "{}: NaN among the log-probabilities at step 3 of sentence 1."),
-        (2.5, 1, "{}: log-probabilities must be 0 or less, got 2.5 at step 3 of sentence 1. If these are logits: "),
-        (
-            math.inf,
-            1,
-            "{}: log-probabilities must be 0 or less, got inf at step 3 of sentence 1. If these are logits: ",
-        ),
-        (-math.inf, None, "{}: nothing can follow at step 3 of sentence 1, every log-probability is -inf. Leave "),
-    ],
-    ids=str,
-)
-def test_a_model_that_misbehaves_is_named_with_step_and_sentence(who, decode, value, token, message):
-    step, state = broken_at(3, 1, value, token)
-    with pytest.raises(ValueError, match=f"^{re.escape(message.format(who))}"):
-        decode(step, state, 3)
-
-
-@BOTH
-def test_results_of_the_wrong_size_are_named(who, decode):
-    message = f"{who}: step must return log-probabilities (N, V) first, N = 3 as in tokens, got (1, 3, 4)."
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        decode(lambda tokens, state: (torch.zeros(1, len(tokens), 4), state, None), None, 3)
-    message = f"{who}: step must return a tensor of N = 3 rows third, or None, got (2, 7)."
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        decode(lambda tokens, state: (torch.zeros(len(tokens), 4) - 9, state, torch.zeros(2, 7)), None, 3)
 
 
 def test_rounding_above_0_is_taken_for_0():

@@ -14,6 +14,7 @@ from quasirnn.data.errors import DataError
 from quasirnn.models import Sampler
 from quasirnn.tasks.run_folder import RunError
 from tasks.tiny_language_model import WORDS, train_tiny, write_texts
+from tasks.tiny_translation import paired_rows, train_runs
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +166,25 @@ def test_runs_that_cannot_be_loaded(runs, tmp_path):
     (tmp_path / "run" / "training.json").write_text(json.dumps(training | {"task": "dance"}))
     with pytest.raises(RunError, match="task must be one of"):
         quasirnn.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
+def test_a_translator_is_loaded_as_any_other_model(tmp_path_factory, monkeypatch, cell):
+    folder = train_runs(tmp_path_factory.getbasetemp() / "translation")
+    monkeypatch.chdir(folder)
+    for path in (cell, folder / cell, str(folder / cell)):
+        translator = quasirnn.load(path)
+        assert translator.task == "translation"
+        assert not translator.model.training
+        assert translator.model.config["cell"] == cell
+    sources = [source for source, _ in paired_rows("test")[:3]]
+    alone = [translator.translate(source).text for source in sources]
+    assert [best.text for (best,) in translator.translate_all(sources)] == alone
+    assert [translator.n_best(source, 2)[0].text for source in sources] == alone
+    assert translator.evaluate("valid", beam=1).pairs == 8
+
+
+def test_weights_stay_where_they_are_put(tmp_path_factory):
+    translator = quasirnn.load(train_runs(tmp_path_factory.getbasetemp() / "translation") / "qrnn", device="cpu")
+    assert {parameter.device for parameter in translator.model.parameters()} == {translator.device}
+    assert translator.device == torch.device("cpu")

@@ -27,7 +27,8 @@ def translate(
         typer.Option(help="Of the ranking criterion: the larger, the more a short translation loses.", min=0, max=10),
     ] = 0.6,
     n_best: Annotated[
-        int, typer.Option(help="Translations of each text, a line each, the best first.", min=1, max=256)
+        int,
+        typer.Option(help="Translations of each text, a line each, the best first; at most --beam.", min=1, max=256),
     ] = 1,
     batch_size: Annotated[int, typer.Option(help="The most texts that are decoded at once.", min=1, max=1024)] = 32,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text, with scores.")] = False,

@@ -20,6 +20,8 @@ from quasirnn.training.learner import Tick
 
 # Texts that are sorted by length together when many are translated: what bounds the memory.
 POOL = 256
+# Beyond these a search takes all memory there is, and scores are infinite.
+WIDEST, LARGEST_ALPHA = 256, 10
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class TranslationOnText:
         self.vocabulary: Vocabulary = run.read_vocabulary()
         _check_vocabulary(run, self.vocabulary)
         self.model: Translator = run.load_model(Translator, self.vocabulary).to(device)
+        _check_marks(run, self.model, self.vocabulary)
         self.device = torch.device(device)
         self.decoder = Decoder(self.model, self.vocabulary)
 
@@ -63,23 +66,26 @@ class TranslationOnText:
         """The best translation of a text.
 
         Raises:
-            DataError: there is nothing in it but white space.
+            DataError: there is nothing in it but white space, or no such search as asked for.
         """
         return self.n_best(text, 1, beam=beam, alpha=alpha)[0]
 
     def n_best(
         self, text: str, n: int, *, beam: int = BEAM, alpha: float = ALPHA, attention: bool = False
     ) -> list[Translation]:
-        """The n best translations that a beam finds, best first; with their attention on request.
+        """The n best translations that a beam finds, n at most its width, best first; with their attention on request.
 
         A text that is too long for one piece has one translation, the best of each piece, and no attention.
         """
+        _check_search(beam, alpha, n)
         if not text.strip():
             raise DataError("translate: the text is blank; there is nothing to translate.")
         parts = pieces(text)
         if len(parts) > 1:
             return _joined(self.decoder.translate(parts, beam=beam, alpha=alpha))
-        (found,) = self.decoder.translate([text], beam=max(beam, n), alpha=alpha, n_best=n, attention=attention)
+        # Of a long text of which all but one piece is blank, the attention would be on that piece.
+        attention = attention and parts == [text]
+        (found,) = self.decoder.translate(parts, beam=beam, alpha=alpha, n_best=n, attention=attention)
         return found
 
     def translate_all(
@@ -90,13 +96,16 @@ class TranslationOnText:
         Texts are read as they are needed, some hundred at a time, so that any number fits into memory. One that is too
         long for one piece has one translation.
         """
-        texts = iter(texts)
+        _check_search(beam, alpha, n)
+        return self._translate_pools(iter(texts), beam, alpha, n, batch_size)
+
+    def _translate_pools(
+        self, texts: Iterator[str], beam: int, alpha: float, n: int, batch_size: int
+    ) -> Iterator[list[Translation]]:
         while pool := list(islice(texts, max(POOL, batch_size))):
             cut = [pieces(text) if text.strip() else [] for text in pool]
             flat = [part for parts in cut for part in parts]
-            results = iter(
-                self.decoder.translate(flat, beam=max(beam, n), alpha=alpha, n_best=n, batch_size=batch_size)
-            )
+            results = iter(self.decoder.translate(flat, beam=beam, alpha=alpha, n_best=n, batch_size=batch_size))
             for parts in cut:
                 found = list(islice(results, len(parts)))
                 yield found[0] if len(found) == 1 else _joined(found)
@@ -116,6 +125,7 @@ class TranslationOnText:
             split: train, valid, test, or the stem of files.
             data: folders; those of the training if not given.
         """
+        _check_search(beam, alpha)
         settings = self.training.settings
         corpus = load_corpus(
             list(self.training.data) if data is None else data,
@@ -148,6 +158,15 @@ class TranslationOnText:
         )
 
 
+def _check_search(beam: int, alpha: float, n: int = 1) -> None:
+    if not 1 <= beam <= WIDEST:
+        raise DataError(f"beam must be from 1 to {WIDEST}, got {beam}.")
+    if not 0 <= alpha <= LARGEST_ALPHA:
+        raise DataError(f"alpha must be from 0 to {LARGEST_ALPHA}, got {alpha}.")
+    if not 1 <= n <= beam:
+        raise DataError(f"the n best are at most as many as the beam is wide, {beam}, and at least 1; got {n}.")
+
+
 def _joined(pieces_found: Sequence[Sequence[Translation]]) -> list[Translation]:
     """The best translations of consecutive pieces as one; none of no pieces."""
     best = [found[0] for found in pieces_found]
@@ -168,3 +187,13 @@ def _check_vocabulary(run: Run, vocabulary: Vocabulary) -> None:
         raise RunError(f"{run.vocabulary}: must be of kind character, got {vocabulary.kind}. {REMEDY}")
     if missing := TRANSLATOR_SPECIALS.keys() - vocabulary.specials.keys():
         raise RunError(f'{run.vocabulary}: "specials" lacks {" and ".join(sorted(missing))}. {REMEDY}')
+
+
+def _check_marks(run: Run, model: Translator, vocabulary: Vocabulary) -> None:
+    """A model with other marks than its vocabulary would write them as characters."""
+    for role in ("padding", "start", "end"):
+        if getattr(model, role) != vocabulary.special(role):
+            raise RunError(
+                f"{run.config}: {role} is {getattr(model, role)}, but {vocabulary.special(role)} in "
+                f"{run.vocabulary.name}. {REMEDY}"
+            )
