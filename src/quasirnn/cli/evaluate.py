@@ -34,10 +34,11 @@ def evaluate(
         ),
     ] = None,
     beam: Annotated[
-        int | None, typer.Option(help="Translation: hypotheses that are followed; 1 is greedy. [default: 8]", min=1)
+        int | None,
+        typer.Option(help="Translation: hypotheses that are followed; 1 is greedy. [default: 8]", min=1, max=256),
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Translation: of the ranking criterion. [default: 0.6]", min=0)
+        float | None, typer.Option(help="Translation: of the ranking criterion. [default: 0.6]", min=0, max=10)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
