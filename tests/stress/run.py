@@ -95,9 +95,9 @@ async def loads(
     server: ServerProcess, asks: Iterator[Ask], plan: Plan, found: dict[str, Any], broken: list[str]
 ) -> None:
     await capacity(server, asks, plan.warm_up, clients=4)
-    can = await capacity(server, asks, plan.seconds / 2, clients=16)
+    can = await capacity(server, asks, plan.seconds / 2, clients=QUEUE)
     found["capacity"] = can
-    print(f"capacity, 16 clients that wait for their answers: {can:.1f} requests/s", flush=True)
+    print(f"capacity, {QUEUE} clients that wait for their answers: {can:.1f} requests/s", flush=True)
     for factor in (0.5, 2.0):
         load = await open_loop(server, asks, factor * can, plan.seconds)
         found[f"load_{factor:g}"] = asdict(load)

@@ -16,7 +16,7 @@ from quasirnn.serving.limits import LIMITS
 from quasirnn.serving.loaded import Loaded, Models
 from quasirnn.serving.page import START, PageFile
 from quasirnn.serving.refusals import ClientLeft, Refused
-from quasirnn.serving.waiting import Pieces, result, submit
+from quasirnn.serving.waiting import Pieces, refusal, result, submit
 from quasirnn.serving.work import Job, Work
 
 logger = logging.getLogger("quasirnn.serving")
@@ -49,7 +49,7 @@ def make_app(
     _add_page(app, page)
     _add_state_of_things(app, models, work, deadline)
     _add_tasks(app, models, work, deadline)
-    return Gate(app, hosts, lambda: work.closing)
+    return Gate(app, hosts, lambda: work.closing, lambda: refusal(work))
 
 
 def _answer_mistakes(app: FastAPI) -> None:

@@ -34,10 +34,17 @@ class Gate:
         hosts: what the Host header may name, any port; None for anything. A page of another site that has its name
             resolve to this machine (DNS rebinding) sends its own name.
         is_closing: whether connections are to be ended with the answer.
+        refusal: what work is refused with before anybody looks at what it is: under load a refusal must cost little.
     """
 
-    def __init__(self, app: App, hosts: Iterable[str] | None, is_closing: Callable[[], bool]) -> None:
-        self.app, self.is_closing = app, is_closing
+    def __init__(
+        self,
+        app: App,
+        hosts: Iterable[str] | None,
+        is_closing: Callable[[], bool],
+        refusal: Callable[[], Refused | None] = lambda: None,
+    ) -> None:
+        self.app, self.is_closing, self.refusal = app, is_closing, refusal
         self.hosts = None if hosts is None else frozenset(hosts)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -53,6 +60,11 @@ class Gate:
         except Refused as refused:
             await answer.refuse(refused)
             await _linger(receive)
+            await answer.end()
+            return
+        if scope["method"] == "POST" and (refused := self.refusal()) is not None:
+            logger.warning("%a: %d, %s", scope["path"], refused.status, refused.sentence)
+            await answer.refuse(refused, close=False)
             await answer.end()
             return
         try:
@@ -90,11 +102,12 @@ class _Answer:
             message = message | {"headers": headers}
         await self._send(message)
 
-    async def refuse(self, refused: Refused) -> None:
-        """All of the answer, which `end` ends, and the connection with it."""
+    async def refuse(self, refused: Refused, close: bool = True) -> None:
+        """All of the answer, which `end` ends, and the connection with it if there may be more of the request."""
         content = json.dumps(refused.content).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
-        if not self._is_closing():
+        headers += [(name.lower().encode(), value.encode()) for name, value in (refused.headers or {}).items()]
+        if close and not self._is_closing():
             headers.append((b"connection", b"close"))
         await self.send({"type": "http.response.start", "status": refused.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": content, "more_body": True})

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,6 +23,9 @@ from quasirnn.serving.body import LINGER_SECONDS, App
 from quasirnn.serving.work import Work
 from quasirnn.training.signals import StopSignals
 
+# How long a working thread may keep the interpreter while the event loop waits for it. A request has the loop wait some
+# ten times: with the 5 ms that Python has by itself refusals under load come late.
+SWITCH_SECONDS = 0.001
 # While the server ends, whoever still asks is told so for this long.
 FAREWELL_SECONDS = 0.5
 
@@ -68,7 +72,8 @@ def _in_address(bound: socket.socket) -> str:
 
 
 def share_cores(workers: int) -> None:
-    """Threads that work at the same time divide the cores among them."""
+    """Threads that work at the same time divide the cores among them, and soon make way for the event loop."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // workers)))
 
 

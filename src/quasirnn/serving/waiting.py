@@ -11,6 +11,8 @@ from quasirnn.serving.work import Closing, Full, Job, Work
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
+RETRY = {"Retry-After": "1"}
+
 
 def submit(work: Work, job: Job) -> None:
     """Put a job into the queue, or refuse it at once.
@@ -18,13 +20,27 @@ def submit(work: Work, job: Job) -> None:
     Raises:
         Refused: 503.
     """
-    retry = {"Retry-After": "1"}
     try:
         work.submit(job)
     except Full:
-        raise Refused(503, f"{work.capacity} requests wait already; try again later.", headers=retry) from None
+        raise _full(work) from None
     except Closing:
-        raise Refused(503, "the server is about to end; it takes no more requests.", headers=retry) from None
+        raise _closing() from None
+
+
+def refusal(work: Work) -> Refused | None:
+    """What a job would be refused with now, if it would."""
+    if work.closing:
+        return _closing()
+    return _full(work) if work.full else None
+
+
+def _full(work: Work) -> Refused:
+    return Refused(503, f"{work.capacity} requests wait already; try again later.", headers=RETRY)
+
+
+def _closing() -> Refused:
+    return Refused(503, "the server is about to end; it takes no more requests.", headers=RETRY)
 
 
 async def result(work: Work, job: Job, receive: Receive) -> Any:

@@ -95,6 +95,12 @@ class Work:
     def closing(self) -> bool:
         return self._closing
 
+    @property
+    def full(self) -> bool:
+        """Whether as many wait as may."""
+        with self._changed:
+            return self._is_full()
+
     def submit(self, job: Job) -> None:
         """Put a job at the end of the queue.
 
@@ -105,10 +111,13 @@ class Work:
         with self._changed:
             if self._closing:
                 raise Closing
-            if len(self._waiting) >= self.capacity + self._free:
+            if self._is_full():
                 raise Full
             self._waiting.append(job)
             self._changed.notify()
+
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= self.capacity + self._free
 
     def stop(self, job: Job) -> None:
         """Nobody waits for it any more: its place in the queue is free at once, or it ends at its next step."""
