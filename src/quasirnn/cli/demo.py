@@ -44,9 +44,9 @@ class Minutes:
 
 
 TASKS = {
-    "sentiment": ("sentiment_demo", Minutes(qrnn=0.25, lstm=0.3, rest=0.4)),
-    "language-model": ("language_model_demo", Minutes(qrnn=0.7, lstm=0.9, rest=0.2)),
-    "translation": ("translation_demo", Minutes(qrnn=1.0, lstm=1.2, rest=0.5)),
+    "sentiment": ("sentiment_demo", Minutes(qrnn=0.2, lstm=0.25, rest=0.35)),
+    "language-model": ("language_model_demo", Minutes(qrnn=0.5, lstm=0.85, rest=0.2)),
+    "translation": ("translation_demo", Minutes(qrnn=0.75, lstm=1.1, rest=0.5)),
 }
 
 
