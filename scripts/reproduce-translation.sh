@@ -20,6 +20,7 @@ fi
 data=$(cd "$DATA" && pwd)
 only=${ONLY:-multi30k tatoeba together iwslt}
 if [ -n "${THREADS:-}" ]; then export OMP_NUM_THREADS="$THREADS"; fi
+RUNS=${RUNS:-runs}
 mkdir -p "$RUNS"
 cd "$RUNS"
 
@@ -29,7 +30,10 @@ trap 'exit 130' INT TERM
 unpacked() {
     if [ -d "$1" ]; then return; fi
     if [ -d "$data/$1" ]; then ln -s "$data/$1" "$1"
-    elif [ -f "$data/$1.tar.xz" ]; then tar xJf "$data/$1.tar.xz"
+    elif [ -f "$data/$1.tar.xz" ]; then
+        # Elsewhere first: half a corpus must not be taken for a whole one.
+        rm -rf "$1.part" && mkdir "$1.part" && tar xJf "$data/$1.tar.xz" -C "$1.part" && mv "$1.part/$1" "$1"
+        rmdir "$1.part"
     else echo "reproduce-translation: $data has neither $1/ nor $1.tar.xz." >&2; exit 2
     fi
 }

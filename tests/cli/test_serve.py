@@ -71,7 +71,7 @@ def test_guarantee_server_sigterm_under_load_answers_all_that_was_accepted(start
     accepted = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(6)]
     for connection in accepted:
         connection.sendall(request_of("/generate", {"prompt": "the cat", "length": 500, "seed": 1}))
-    server.wait_for(lambda: server.ready()["active"] >= 2)
+    server.wait_for(lambda: server.ready()["active"] + server.ready()["queued"] == 6)
     statuses: list[int] = []
 
     def ask(_: int) -> None:

@@ -155,7 +155,7 @@ class EagerLanguageModel(SlowLanguageModel):
     def stream(self, prompt, length, **how):
         try:
             for _ in range(length):
-                time.sleep(0.001)
+                time.sleep(0.005)
                 self.drawn += 1
                 yield f" {self.drawn}"
         finally:

@@ -54,7 +54,7 @@ def test_guarantee_server_full_queue_answers_503_at_once(model):
 
 def test_guarantee_server_stops_the_work_at_the_deadline_and_answers_504():
     model = EagerLanguageModel()
-    with serving(slow(model), deadline=0.3) as server:
+    with serving(slow(model), deadline=2) as server:
         *pieces, (name, data) = events(server.post("/generate", LONG).text)
         assert {each for each, _ in pieces} == {"piece"}
         assert name == "error"

@@ -99,7 +99,7 @@ CASES = {
     ),
 }
 # These are tested where servers are started for them, or below.
-ELSEWHERE = {"body_bytes", "receive_seconds", "state_characters", "name_characters", "queue", "deadline"}
+ELSEWHERE = {"body_bytes", "receive_seconds", "connections", "state_characters", "name_characters", "queue", "deadline"}
 
 
 @pytest.fixture(autouse=True)

@@ -180,3 +180,11 @@ def test_a_mistake_is_told_in_one_short_line():
 
 def test_the_seed_fits_into_32_bits():
     assert limits.SEED == 2**32 - 1
+
+
+def test_guarantee_server_takes_any_name_of_a_field_for_what_it_is(served):
+    """Half a surrogate pair is a name in JSON; and of thousands of names the first is enough."""
+    for content in ({"\ud800": 1}, {"texts": ["a"], "\ud800": 1}, {f"field {n}": n for n in range(10_000)}):
+        answer = served.post("/classify", content)
+        assert (answer.status_code, set(answer.json())) == (422, {"error", "field"})
+        assert answer.json()["error"].endswith("no such field; there are model, texts.")

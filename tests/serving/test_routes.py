@@ -190,7 +190,7 @@ def test_without_the_page_the_server_says_so(models):
 @pytest.mark.parametrize("path", ["/", "/models", "/nothing"])
 def test_headers(served, path):
     headers = served.client.get(path).headers
-    assert headers["content-security-policy"] == "default-src 'self'"
+    assert headers["content-security-policy"].startswith("default-src 'self'; frame-ancestors 'none'")
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cache-control"] == ("no-cache" if path == "/" else "no-store")
     assert "access-control-allow-origin" not in headers

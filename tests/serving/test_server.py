@@ -1,14 +1,19 @@
 """Where the server listens, under which names it answers, and how it divides the cores."""
 
+import contextlib
 import logging
 import socket
 
 import pytest
 import torch
 
+from quasirnn.serving import limits
 from quasirnn.serving.log import Seldom
 from quasirnn.serving.page import read_page
 from quasirnn.serving.server import address_of, allowed_hosts, is_loopback, listen, share_cores
+from serving.servers import serving, wait_for
+
+LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
@@ -67,3 +72,20 @@ def test_the_same_is_not_said_too_often():
     record = logging.LogRecord("a", logging.WARNING, "", 0, "full: %d", (9,), None)
     assert seldom.filter(record)
     assert record.getMessage() == "full: 9 (and 4 times more)"
+
+
+def test_guarantee_server_lets_so_many_connections_in_and_no_more(models, monkeypatch):
+    monkeypatch.setattr(limits, "CONNECTIONS", 3)
+    with serving(*models.loaded) as server:
+        # The client of the test has one of them.
+        assert server.ready()["ready"]
+        others = [server.raw() for _ in range(2)]
+        wait_for(lambda: all(server.is_connected(each) for each in others))
+        with contextlib.suppress(ConnectionError), server.raw(LIVE) as refused:
+            assert refused.recv(100) == b""
+        assert server.ready()["ready"]
+        others.pop().close()
+        wait_for(lambda: len(server.server.server_state.connections) == 2)
+        with server.raw(LIVE) as served:
+            assert served.recv(100).startswith(b"HTTP/1.1 200")
+        others.pop().close()

@@ -65,6 +65,8 @@ def _in_json(draw: random.Random, path: str, content: dict[str, Any]) -> bytes:
     name = draw.choice((*content, *NAMES))
     if draw.random() < 0.2:
         content.pop(name, None)
+    elif draw.random() < 0.1:
+        content[draw.choice(("\ud800", "", "\x00", "__class__", "x" * 1000))] = 1
     else:
         content[name] = draw.choice(STRANGE)
     if draw.random() < 0.3:

@@ -1,24 +1,31 @@
 """Answers as JSON, made where the work is done: a large one takes a while, and the event loop has no time for it."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import numpy as np
 
 from quasirnn.tasks.sentiment_text import Classification, States, WordRead
 from quasirnn.tasks.translation_decoding import Translation
 
 
-def encoded(value: Any) -> bytes:
-    """JSON, strictly: NaN is an error."""
-    return _json(value).encode("utf-8")
+def encoded(value: Any, step: Callable[[], None] = lambda: None) -> bytes:
+    """JSON, strictly: NaN is an error. `step` is called after each row of a matrix, and may raise to end it."""
+    return _json(value, step).encode("utf-8")
 
 
-def _json(value: Any) -> str:
-    # Row by row: no other thread runs while `dumps` does, and a matrix can have a million numbers.
+def _json(value: Any, step: Callable[[], None]) -> str:
+    # Row by row: no other thread runs while `tolist` and `dumps` do, and a matrix can have a million numbers.
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(key)}:{_json(each)}" for key, each in value.items()) + "}"
+        return "{" + ",".join(f"{json.dumps(key)}:{_json(each, step)}" for key, each in value.items()) + "}"
+    if isinstance(value, np.ndarray):
+        if value.ndim == 1:
+            step()
+            return json.dumps(value.tolist(), allow_nan=False, separators=(",", ":"))
+        return "[" + ",".join(_json(row, step) for row in value) + "]"
     if isinstance(value, list) and value and isinstance(value[0], list | dict):
-        return "[" + ",".join(map(_json, value)) + "]"
+        return "[" + ",".join(_json(each, step) for each in value) + "]"
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
@@ -39,9 +46,9 @@ def states(name: str, found: States, layer: int, layers: int) -> dict[str, Any]:
     return {
         "model": name,
         "words": found.words,
-        "values": found.values.astype("float64").round(4).tolist(),
-        "forget": found.forget.astype("float64").round(4).tolist(),
-        "probability": found.probability.tolist(),
+        "values": found.values.astype("float64").round(4),
+        "forget": found.forget.astype("float64").round(4),
+        "probability": found.probability,
         "label": found.label,
         "layer": layer,
         "layers": layers,
@@ -65,5 +72,5 @@ def _translation(found: Translation) -> dict[str, Any]:
         "finished": found.finished,
         # The end mark is a character too: it has a row of the attention.
         "characters": [*found.text, *([""] if found.finished else [])],
-        "attention": None if attention is None else attention.double().numpy().round(4).tolist(),
+        "attention": None if attention is None else attention.double().numpy().round(4),
     }

@@ -23,7 +23,9 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 # Of a body that is refused so much is still taken in, so that the client can read why before the connection ends.
 LINGER_BYTES, LINGER_SECONDS = 4 * 2**20, 2.0
 
-HEADERS = [(b"x-content-type-options", b"nosniff"), (b"content-security-policy", b"default-src 'self'")]
+# Nothing from elsewhere, and no other page around this one.
+CONTENT_POLICY = b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+HEADERS = [(b"x-content-type-options", b"nosniff"), (b"content-security-policy", CONTENT_POLICY)]
 
 
 class Gate:

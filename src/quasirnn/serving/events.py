@@ -53,6 +53,7 @@ class EventStream(Response):
             last = event("end", self.job.future.result())
         except TimeoutError:
             last = self._failure(too_late())
+            logger.warning("/generate: 504, the deadline has passed")
         except Exception:
             logger.exception("/generate: failed")
             last = self._failure(Refused(500, "internal error"))

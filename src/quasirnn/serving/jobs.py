@@ -13,8 +13,11 @@ from quasirnn.serving.refusals import unfit
 from quasirnn.serving.requests import Classify, ClassifyStream, Generate, States, Translate
 from quasirnn.serving.work import Job, Step
 
-# Texts of so many characters in all are classified in a moment; longer ones let them pass.
-SHORT_CHARACTERS = 4_000
+# Texts of so many characters in all are classified in a moment; longer ones let them pass. What is told of every word
+# takes longer.
+SHORT_CHARACTERS, SHORT_CHARACTERS_BY_WORD = 4_000, 500
+# Words that are read between two looks at whether somebody still waits for them.
+WORDS_AT_ONCE = 250
 # What the sizes of jobs that are run together may add up to: texts that are classified.
 BATCH = 64
 # A translation is larger, more so where the attention of all hypotheses is kept.
@@ -54,14 +57,17 @@ def classify_stream(loaded: Loaded, asked: ClassifyStream, deadline: float) -> J
 
     def run(_: list[Any], step: Step) -> list[Any]:
         reader = loaded.model.reader(reading)
-        words = reader.read(asked.text)
+        words = []
+        for found in reader.read_in_pieces(asked.text, WORDS_AT_ONCE):
+            words += found
+            step()
         if not all(math.isfinite(word.so_far.probability) for word in words):
             return [unfit("state", "leads to numbers that are not finite; begin anew with null.")]
         now = reader.reading
         count = 0 if now is None else now.count
         return [answers.encoded(answers.read(loaded.name, words, loaded.states.pack(now), count))]
 
-    return Job(None, run, deadline, short=True)
+    return Job(None, run, deadline, short=len(asked.text) <= SHORT_CHARACTERS_BY_WORD)
 
 
 def states(loaded: Loaded, asked: States, deadline: float) -> Job:
@@ -81,10 +87,9 @@ def states(loaded: Loaded, asked: States, deadline: float) -> Job:
 
     def run(_: list[Any], step: Step) -> list[Any]:
         found = loaded.model.states(asked.text, layer, asked.what, asked.label)
-        step()
-        return [answers.encoded(answers.states(loaded.name, found, layer, loaded.layers))]
+        return [answers.encoded(answers.states(loaded.name, found, layer, loaded.layers), step)]
 
-    return Job(None, run, deadline, short=True)
+    return Job(None, run, deadline, short=len(asked.text) <= SHORT_CHARACTERS_BY_WORD)
 
 
 def generate(loaded: Loaded, asked: Generate, deadline: float, emit: Emit) -> Job:
@@ -121,7 +126,7 @@ def translate(loaded: Loaded, asked: Translate, deadline: float) -> Job:
         found = loaded.model.decoder.translate(texts, **how, each_step=step)
         tokenise = loaded.model.vocabulary.tokenise
         return [
-            answers.encoded(answers.translated(loaded.name, tokenise(text), best))
+            answers.encoded(answers.translated(loaded.name, tokenise(text), best), step)
             for text, best in zip(texts, found, strict=True)
         ]
 

@@ -4,6 +4,9 @@ BODY_BYTES = 256 * 1024
 # The head and the body of a request have to arrive in this time, and an answer that is ready has to be fetched in it.
 RECEIVE_SECONDS = 10
 
+# Connections that are open at the same time; whoever comes then is not let in.
+CONNECTIONS = 512
+
 CLASSIFY_TEXTS, CLASSIFY_CHARACTERS = 64, 20_000  # characters of each text
 STREAM_CHARACTERS, STATE_CHARACTERS = 5_000, 128 * 1024
 STATES_CHARACTERS = 2_000
@@ -17,6 +20,7 @@ QUEUE, DEADLINE, WORKERS = 32, 30.0, 2  # unless --queue, --deadline and --worke
 LIMITS = {
     "body_bytes": BODY_BYTES,
     "receive_seconds": RECEIVE_SECONDS,
+    "connections": CONNECTIONS,
     "classify_texts": CLASSIFY_TEXTS,
     "classify_characters": CLASSIFY_CHARACTERS,
     "stream_characters": STREAM_CHARACTERS,

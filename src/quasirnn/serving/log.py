@@ -1,7 +1,9 @@
 """Lines for whoever runs the server: what was refused or failed, but never as many as there are requests."""
 
+import contextlib
 import logging
 import time
+from collections.abc import Iterator
 
 
 class Seldom(logging.Filter):
@@ -29,9 +31,14 @@ class Seldom(logging.Filter):
         return True
 
 
-def seldom(*names: str) -> None:
-    """Keep the loggers of these names from saying the same too often."""
-    for name in names:
-        logger = logging.getLogger(name)
-        if not any(isinstance(each, Seldom) for each in logger.filters):
-            logger.addFilter(Seldom())
+@contextlib.contextmanager
+def seldom(*names: str) -> Iterator[None]:
+    """Keep the loggers of these names from saying the same too often, for a while."""
+    filters = {name: Seldom() for name in names}
+    for name, each in filters.items():
+        logging.getLogger(name).addFilter(each)
+    try:
+        yield
+    finally:
+        for name, each in filters.items():
+            logging.getLogger(name).removeFilter(each)

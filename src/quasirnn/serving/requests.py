@@ -80,10 +80,14 @@ def parse(body: bytes, content_type: str, kind: type[A]) -> A:
     values = _json(body)
     if not isinstance(values, dict):
         raise Refused(422, "the body must be a JSON object.", "")
+    # Before all else: a body can have thousands of fields, and each would become an error of its own.
+    if (strange := next((name for name in values if name not in kind.model_fields), None)) is not None:
+        name = strange[:100].encode("utf-8", "replace").decode()
+        raise Refused(422, f"{shown(name)}: no such field; there are {', '.join(kind.model_fields)}.", name)
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise _worded(error.errors(include_url=False)[0], kind) from None
+        raise _worded(error.errors(include_url=False)[0]) from None
 
 
 def _json(body: bytes) -> Any:
@@ -123,15 +127,13 @@ _LENGTHS = {
 }
 
 
-def _worded(error: ErrorDetails, kind: type[Asked]) -> Refused:
+def _worded(error: ErrorDetails) -> Refused:
     """The first thing that is wrong, as one sentence."""
     name, *place = error["loc"]
     field = str(name) + "".join(f"[{number}]" for number in place if isinstance(number, int))
     what, context, value = error["type"], error.get("ctx", {}), error["input"]
     if what == "missing":
         return unfit(field, "is missing.")
-    if what == "extra_forbidden":
-        return Refused(422, f"{shown(field)}: no such field; there are {', '.join(kind.model_fields)}.", field[:100])
     if what in _BOUNDS:
         words, key = _BOUNDS[what]
         bound = context[key]

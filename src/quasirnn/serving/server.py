@@ -139,6 +139,8 @@ class Connection(H11Protocol):
         # The request that was the last one when it was the client's turn; itself, which is none, where it was not.
         self._seen: Any = self
         self._look()
+        if len(self.connections) > limits.CONNECTIONS:
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()

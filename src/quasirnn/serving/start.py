@@ -36,8 +36,8 @@ def serve_runs(
         RunError: a folder that is no run, or is damaged.
         OSError: the host or the port cannot be had.
     """
-    seldom("quasirnn.serving", "uvicorn.error", "asyncio")
-    with listen(host, port) as bound, StopSignals() as signals:
+    quiet = seldom("quasirnn.serving", "uvicorn.error", "asyncio")
+    with quiet, listen(host, port) as bound, StopSignals() as signals:
         share_cores(workers)
         models = load_models(runs)
         for each in models.loaded:

@@ -262,16 +262,19 @@ class Reader:
 
     def read(self, text: str) -> list[WordRead]:
         """The words of this piece, each with what the text is taken for after it."""
+        return [word for words in self.read_in_pieces(text) for word in words]
+
+    def read_in_pieces(self, text: str, most: int | None = None) -> Iterator[list[WordRead]]:
+        """The same, at most so many words at a time, so that whoever asks may give up in between."""
         on_text = self.model
         ids = on_text.vocabulary.encode(text)
-        if (most := on_text.training.settings.max_length) is not None:
-            ids = ids[: max(0, most - (0 if self.reading is None else self.reading.count))]
-        if not len(ids):
-            return []
-        logits, self.reading = on_text.model.read(ids[:, None].to(on_text.device), self.reading)
-        probabilities = logits[:, 0].double().softmax(-1).cpu()
-        words = on_text.vocabulary.tokenise(text)[: len(ids)]
-        return [WordRead(word, on_text._classification(row)) for word, row in zip(words, probabilities, strict=True)]
+        if (longest := on_text.training.settings.max_length) is not None:
+            ids = ids[: max(0, longest - (0 if self.reading is None else self.reading.count))]
+        words = iter(on_text.vocabulary.tokenise(text))
+        for part in ids.split(most or max(1, len(ids))) if len(ids) else ():
+            logits, self.reading = on_text.model.read(part[:, None].to(on_text.device), self.reading)
+            probabilities = logits[:, 0].double().softmax(-1).cpu()
+            yield [WordRead(next(words), on_text._classification(row)) for row in probabilities]
 
 
 def _check_vocabulary(run: Run, vocabulary: Vocabulary) -> None:

@@ -61,7 +61,7 @@ export function endOfWords(text) {
 }
 
 /** The beginning of a text, of at most so many characters, cut behind white space where there is any. */
-function firstPiece(text, longest) {
+export function firstPiece(text, longest) {
   if (text.length <= longest) return text;
   const piece = text.slice(0, longest).replace(/[\uD800-\uDBFF]$/, "");
   return piece.slice(0, endOfWords(piece) || piece.length);

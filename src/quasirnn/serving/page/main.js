@@ -72,10 +72,10 @@ function addressed() {
   return ADDRESSES[location.hash.slice(1)];
 }
 
+/** The names of runs are known here, and not the folders that hold them. */
 function startCommand() {
-  const runs = [...panels.values()].flatMap(({ models }) => models.map(({ name }) => name));
   const port = location.port && location.port !== "8000" ? ` --port ${location.port}` : "";
-  return `quasirnn serve ${runs.length ? runs.join(" ") : "RUN"}${port}`;
+  return `quasirnn serve RUN ...${port}`;
 }
 
 function notice(...parts) {

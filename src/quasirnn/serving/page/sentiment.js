@@ -2,7 +2,7 @@
 
 import { Entry } from "./entry.js";
 import { drawLegend, HeatMap } from "./heat_map.js";
-import { IncrementalReader } from "./incremental_reader.js";
+import { firstPiece, IncrementalReader } from "./incremental_reader.js";
 import { Messages } from "./messages.js";
 import { newest } from "./newest.js";
 import { onSchemeChange } from "./palette.js";
@@ -122,7 +122,7 @@ export class Sentiment {
   async fetchStatesNow(text) {
     const { model, limits } = this;
     const [layer, what] = [Number(this.layer.value), this.what.value];
-    const part = text.length > limits.states_characters ? wholeWords(text, limits.states_characters) : text;
+    const part = firstPiece(text, limits.states_characters);
     if (!part.trim()) return;
     try {
       const asked = { model: model.name, text: part, layer, what };
@@ -169,10 +169,4 @@ function fill(select, pairs, chosen) {
   const before = select.value;
   select.replaceChildren(...pairs.map(([value, name]) => new Option(name, value)));
   select.value = pairs.some(([value]) => value === before) ? before : chosen;
-}
-
-/** The beginning of a text that has at most so many characters and does not end within a word. */
-function wholeWords(text, longest) {
-  const part = text.slice(0, longest);
-  return /^[^]*\s/.exec(part)?.[0] ?? part;
 }

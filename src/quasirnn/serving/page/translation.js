@@ -34,7 +34,7 @@ export class Translation {
     [beam.min, beam.max] = [n_best.min, n_best.max] = [1, limits.beam];
     [alpha.min, alpha.max] = [0, limits.alpha];
     if (first) this.entry.text = model.examples[0] ?? "";
-    this.translate();
+    if (this.entry.text.trim()) this.translate();
   }
 
   resume() {
