@@ -139,9 +139,13 @@ def test_contrast(page, panel, scheme):
     assert page.script(FAINT) == []
 
 
-def test_light_and_dark_differ_in_pictures_too(page):
+def test_light_and_dark_differ_in_pictures_too(page, server):
     open_ready(page, "sentiment")
-    page.until(lambda: page.script("return Number(document.querySelector('#strip').dataset.columns)"), "the heat map")
+    review = page.script("return document.querySelector('#review').value")
+    words = server.post("/classify-stream", text=review)["words"]
+    # Words appear one by one: a picture of some of them would not be that of all.
+    columns = "return Number(document.querySelector('#strip').dataset.columns)"
+    page.until(lambda: page.script(columns) == len(words), "the whole heat map")
     look = """
       const pictures = [".strip canvas", "#legend"].map((name) => document.querySelector(name).toDataURL());
       return [getComputedStyle(document.documentElement).backgroundColor, ...pictures];

@@ -299,8 +299,8 @@ def test_evaluate_a_file_of_columns(qrnn, tmp_path):
         ({"test.tsv": b"c\n"}, [], "/test.tsv:1: expected 2 columns, source and target, got 1. Is a tab missing?"),
         ({"test.tsv": b"c\tdo\n"}, ["--split", "mine"], " has no split 'mine': neither train, valid or test nor the "),
         ({"test.tsv": b"c\tdo\n"}, ["--alpha", "nan"], "Invalid value for '--alpha'"),
-        ({"test.tsv": b"c\tdo\n"}, ["--alpha", "1e6"], "alpha must be from 0 to 10, got 1000000.0."),
-        ({"test.tsv": b"c\tdo\n"}, ["--beam", "100000"], "beam must be from 1 to 256, got 100000."),
+        ({"test.tsv": b"c\tdo\n"}, ["--alpha", "1e6"], "Invalid value for '--alpha'"),
+        ({"test.tsv": b"c\tdo\n"}, ["--beam", "100000"], "Invalid value for '--beam'"),
         ({"test.tsv": b"c\tdo\n"}, ["--beam", "0"], "Invalid value for '--beam'"),
     ],
 )
