@@ -135,7 +135,10 @@ def test_the_port_is_taken(tiny_runs):
         (["serve", "{word}", "--deadline", "nan"], "Invalid value for '--deadline'"),
         (["serve", "{word}", "--workers", 0], "Invalid value for '--workers'"),
         (["serve", "{word}", "--port", 0, "--host", "no host"], "--host no host: no such address"),
-        (["serve", "{word}", "--port", 0, "--host", "203.0.113.1"], "port 0 of 203.0.113.1 cannot be used"),
+        (
+            ["serve", "{word}", "--port", 0, "--host", "203.0.113.1"],
+            "--host 203.0.113.1: is no address of this machine.",
+        ),
     ],
 )
 def test_mistakes(tiny_runs, tmp_path, monkeypatch, arguments, message):

@@ -151,11 +151,12 @@ def test_a_million_texts_are_read_no_more_than_a_pool_ahead(qrnn, monkeypatch):
         assert taken <= read < taken + 16
 
 
-def test_a_text_of_more_than_a_thousand_characters_is_translated_piece_by_piece(qrnn, short):
+def test_a_text_that_is_longer_than_those_of_training_is_translated_piece_by_piece(qrnn, short):
     sentence = "c d e f g h c. "
-    long = (sentence * 100).strip()
-    parts = pieces(long)
-    assert len(long) > 1000
+    long = (sentence * 40).strip()
+    parts = pieces(long, 300)
+    assert qrnn.training.settings.max_length == 300
+    assert len(long) > 300
     assert len(parts) == 2
     best = [qrnn.translate(part) for part in parts]
     found = qrnn.translate(long)
@@ -179,10 +180,19 @@ def test_spaces_alone_are_never_translated(qrnn, short):
     assert [best.text for (best,) in qrnn.translate_all([spaced, "c"])] == [found.text, qrnn.translate("c").text]
 
 
-def test_a_thousand_characters_are_one_piece(qrnn, short):
-    text = ("c d e f g h c d e. " * 60)[:999] + "c"
-    assert len(text) == 1000
+def test_as_many_characters_as_in_training_are_one_piece(qrnn, short):
+    text = ("c d e f g h c d e. " * 60)[:299] + "c"
+    assert len(text) == 300
     assert len(qrnn.n_best(text, 2, beam=2)) == 2
+    assert len(qrnn.n_best(text + "d", 2, beam=2)) == 1
+
+
+def test_without_a_limit_in_training_a_thousand_characters_are_one_piece(runs, tmp_path):
+    run = shutil.copytree(runs / "qrnn", tmp_path / "run")
+    training = json.loads((run / "training.json").read_text())
+    training["settings"]["max_length"] = None
+    (run / "training.json").write_text(json.dumps(training))
+    assert quasirnn.load(run).longest == 1000
 
 
 def test_characters_that_the_model_does_not_know_are_all_the_same_to_it(qrnn):

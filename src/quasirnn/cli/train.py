@@ -70,6 +70,8 @@ def train(
 
     quasirnn train language-model --data ptb --out runs/ptb --resume
 
+    quasirnn train translation --data my-pairs source=fr target=en --out runs/my-pairs
+
     quasirnn train language-model --data my-texts --preset fast level=character hidden_size=256
     """
     with run_errors():

@@ -33,12 +33,12 @@ def translate(
     batch_size: Annotated[int, typer.Option(help="The most texts that are decoded at once.", min=1, max=1024)] = 32,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text, with scores.")] = False,
 ) -> None:
-    """Translate texts: a line for each, in their order.
+    """Translate texts: a line for each, in their order; one sentence a line, if the training's pairs were sentences.
 
     A blank line stays blank. With --n-best a line has the number of its text, the score and the translation, with tabs
-    between. A text of more than a thousand characters is cut where sentences end and translated piece by piece; it has
-    one translation. Characters that the model does not know are read as unknown. Any number of lines is read in
-    constant memory.
+    between. A text that is longer than the pairs of training could be (max_length, and at most a thousand characters)
+    is cut where sentences end and translated piece by piece; it has one translation. Characters that the model does not
+    know are read as unknown. Any number of lines is read in constant memory.
 
     Examples:
 

@@ -87,7 +87,7 @@ def _add_page(app: FastAPI, page: dict[str, PageFile]) -> None:
         file = page[name]
         return Response(file.content, media_type=file.kind, headers={"Cache-Control": "no-cache"})
 
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def start() -> Response:
         return answer(START)
 

@@ -46,6 +46,8 @@ def listen(host: str, port: int) -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise OSError(f"--host {host}: is no address of this machine.") from None
         reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
         raise OSError(f"port {port} of {host} {reason}. Give another --port; 0 takes a free one.") from None
     return bound

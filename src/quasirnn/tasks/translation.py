@@ -171,5 +171,5 @@ TRANSLATION = Task(
     prepare=PreparedTranslation,
     unit="characters",
     figure="loss",
-    next_commands=("evaluate {run}", "translate {run} 'neunzehnhundertsiebenundachtzig'"),
+    next_commands=("evaluate {run}", "translate {run}"),
 )

@@ -22,7 +22,7 @@ LONGER = 5
 MOST_TIMES, MOST_MORE = 3, 50
 # Texts that are decoded side by side, and the most characters of their sources in all, whatever their number.
 BATCH, BATCH_CHARACTERS = 32, 8192
-# A text that is longer is translated piece by piece; no sentence of training is nearly as long.
+# A text that is longer is translated piece by piece, whatever there was in training.
 LONGEST = 1000
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…:;]) +")

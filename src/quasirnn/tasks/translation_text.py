@@ -13,7 +13,7 @@ from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models import Translator
 from quasirnn.tasks.run_folder import REMEDY, Run, RunError
 from quasirnn.tasks.translation import loss_per_character
-from quasirnn.tasks.translation_decoding import ALPHA, BATCH, BEAM, Decoder, Translation, pieces
+from quasirnn.tasks.translation_decoding import ALPHA, BATCH, BEAM, LONGEST, Decoder, Translation, pieces
 from quasirnn.tasks.translation_scores import score
 from quasirnn.tasks.translation_settings import TranslationSettings
 from quasirnn.training.learner import Tick
@@ -61,6 +61,8 @@ class TranslationOnText:
         _check_marks(run, self.model, self.vocabulary)
         self.device = torch.device(device)
         self.decoder = Decoder(self.model, self.vocabulary)
+        # Characters that are translated as one piece: no more than a side of training could have.
+        self.longest = min(LONGEST, self.training.settings.max_length or LONGEST)
 
     def translate(self, text: str, *, beam: int = BEAM, alpha: float = ALPHA) -> Translation:
         """The best translation of a text.
@@ -80,7 +82,7 @@ class TranslationOnText:
         _check_search(beam, alpha, n)
         if not text.strip():
             raise DataError("translate: the text is blank; there is nothing to translate.")
-        parts = pieces(text)
+        parts = pieces(text, self.longest)
         if len(parts) > 1:
             return _joined(self.decoder.translate(parts, beam=beam, alpha=alpha))
         # Of a long text of which all but one piece is blank, the attention would be on that piece.
@@ -103,7 +105,7 @@ class TranslationOnText:
         self, texts: Iterator[str], beam: int, alpha: float, n: int, batch_size: int
     ) -> Iterator[list[Translation]]:
         while pool := list(islice(texts, max(POOL, batch_size))):
-            cut = [pieces(text) if text.strip() else [] for text in pool]
+            cut = [pieces(text, self.longest) if text.strip() else [] for text in pool]
             flat = [part for parts in cut for part in parts]
             results = iter(self.decoder.translate(flat, beam=beam, alpha=alpha, n_best=n, batch_size=batch_size))
             for parts in cut:
