@@ -15,7 +15,7 @@ PROMPT_CHARACTERS, LENGTH, TEMPERATURE, SEED = 2_000, 2_000, 5.0, 2**32 - 1
 TRANSLATE_CHARACTERS, ATTENTION_CHARACTERS, BEAM, ALPHA = 1_000, 300, 16, 2.0
 NAME_CHARACTERS = 200  # of a model, a label
 
-QUEUE, DEADLINE, WORKERS = 32, 30.0, 2  # unless --queue, --deadline and --workers say otherwise
+QUEUE, DEADLINE = 32, 30.0  # unless --queue and --deadline say otherwise
 
 LIMITS = {
     "body_bytes": BODY_BYTES,

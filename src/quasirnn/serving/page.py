@@ -8,8 +8,6 @@ KINDS = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".woff2": "font/woff2",
 }
 START = "index.html"
 
