@@ -1,0 +1,96 @@
+"""Errors with a message for the user, and how values appear in such messages.
+
+Two kinds reach a user as one line without a traceback: a `UserError`, which the user can fix (exit code 2), and a
+`Failure`, which stopped the work through no fault of theirs (exit code 1). Any other exception is a bug.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+# Larger integers are not exact in every JSON reader.
+LARGEST_INTEGER = 2**53
+
+
+class UserError(ValueError):
+    """Something the user can fix. The message is one line and says what to do."""
+
+
+class DataError(UserError):
+    """Data that cannot be used as asked."""
+
+
+class TextError(DataError):
+    """Text that cannot be read. The message begins with FILE:LINE."""
+
+
+class RunError(UserError):
+    """A run folder that cannot be created or read. The message names the file."""
+
+
+class ModelFileError(RunError):
+    """A model file that is missing, damaged or of another model. The message begins with the file's name."""
+
+
+class CheckpointError(UserError):
+    """There are checkpoints, but none from which this run can continue."""
+
+
+class MissingPackageError(UserError, ImportError):
+    """An optional package is not installed. The message has the pip command."""
+
+
+class SettingsError(UserError):
+    """All mistakes in some settings: `mistakes` has one line each, the message is one line for all."""
+
+    def __init__(self, mistakes: Sequence[str], where: str = "") -> None:
+        self.mistakes = tuple(mistakes)
+        message = self.mistakes[0]
+        if len(self.mistakes) > 1:
+            counted = (f"({n}) {mistake}" for n, mistake in enumerate(self.mistakes, 1))
+            message = f"{len(self.mistakes)} mistakes: {' '.join(counted)}"
+        super().__init__(f"{where}: {message}" if where else message)
+
+
+class Failure(Exception):
+    """The work stopped, and not because of a mistake in what the user asked for."""
+
+
+class WriteError(Failure, OSError):
+    """A file could not be written: disk full, folder read-only, device failing. What was there before is untouched."""
+
+
+def shown(value: Any, limit: int = 60) -> str:
+    """Any value from a file or a request as one short line."""
+    if isinstance(value, str):
+        value = value[: limit + 1]
+    elif isinstance(value, list | tuple) and len(value) > 8:
+        return f"a list of {len(value)}"
+    elif isinstance(value, Mapping):
+        return "an object"
+    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= LARGEST_INTEGER:
+        return "a huge number"
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def some(names: Sequence[str], most: int = 8) -> str:
+    """The first few of many names."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an exception in one line, without its full stop."""
+    words = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return words if len(words) <= 200 else words[:197] + "..."
+
+
+def did_you_mean(text: str, choices: Iterable[str]) -> str:
+    """ "; did you mean NAME?" for the nearest choice, or nothing if none is near."""
+    near = difflib.get_close_matches(text.lower()[:60], list(choices), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Whether a string cannot be written as UTF-8. JSON escapes and non-UTF-8 file names can produce such strings."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
