@@ -70,19 +70,22 @@ def mistakes(error: ValidationError, cls: type[BaseModel]) -> list[str]:
     hints = {name: hint for name, hint in get_type_hints(cls, include_extras=True).items() if name in cls.model_fields}
     unknown: list[str] = []
     lines: dict[str, str] = {}
-    for each in error.errors(include_url=False):
+    # Of a union every member has its own complaint: a bound that was passed says most, else the whole type is described.
+    for each in sorted(error.errors(include_url=False), key=lambda each: each["type"] not in BOUNDS):
         key = str(each["loc"][0]) if each["loc"] else ""
         if each["type"] == "extra_forbidden":
             unknown.append(key)
+        elif not key:
+            return list(each["ctx"]["lines"]) if "lines" in each.get("ctx", {}) else [each["msg"]]
         else:
-            # Of a union every member has its own complaint: the first one decides, and the whole type is described.
-            lines.setdefault(key, f"{key}: {describe_error(each, hints.get(key))}" if key else each["msg"])
+            lines.setdefault(key, f"{key}: {describe_error(each, hints.get(key))}")
     told = [no_such_key(key, cls.model_fields) for key in unknown[:3]]
     if len(unknown) > 3:
         told.append(f"{len(unknown) - 3} more keys that are not known")
-    return told + list(lines.values())
+    return told + [lines[key] for key in cls.model_fields if key in lines]
 
 
+# pydantic's names of broken bounds: the words for each, and where the bound stands.
 BOUNDS = {
     "greater_than": ("above", "gt"),
     "greater_than_equal": ("at least", "ge"),
@@ -111,6 +114,11 @@ def _number(bound: float) -> str:
 def problem(message: str) -> PydanticCustomError:
     """An error to be raised by a validator: `message` continues the name of the key."""
     return PydanticCustomError("quasirnn", "{message}", {"message": message})
+
+
+def problems(lines: Sequence[str]) -> PydanticCustomError:
+    """An error to be raised by a validator of a whole record: complete lines, "key: ..." each."""
+    return PydanticCustomError("quasirnn", "{text}", {"lines": list(lines), "text": "; ".join(lines)})
 
 
 def no_such_key(key: str, keys: Any) -> str:

@@ -6,7 +6,8 @@ from html import unescape
 from pathlib import Path
 from xml.parsers import expat
 
-from quasirnn.data.text_files import TextError, read_lines
+from quasirnn.data.text_files import read_lines
+from quasirnn.errors import TextError
 
 # What a talk begins and ends with in a training file, each on a line of its own. Both languages have the same lines of
 # text between, but not the same of these: a transcript has no translator.

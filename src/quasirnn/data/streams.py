@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from quasirnn.data.errors import DataError
+from quasirnn.errors import DataError
+
 
 # The target that cross entropy leaves out, `ignore_index` of torch's.
 IGNORE = -100

@@ -9,16 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from quasirnn.data.errors import DataError
+from quasirnn.errors import TextError
+
 
 # Bytes read at a time: memory beyond the longest line is a few of these.
 BLOCK = 1 << 20
 
 BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
-
-
-class TextError(DataError):
-    """A text that cannot be read as such. The message is one line and begins with FILE:LINE."""
 
 
 def read_lines(source: str | Path | BinaryIO) -> Iterator[str]:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from quasirnn.data.corpus_files import ARCHIVES
-from quasirnn.data.errors import DataError
-from quasirnn.data.text_files import TextError, read_lines
+from quasirnn.data.sources import ARCHIVES
+from quasirnn.data.text_files import read_lines
+from quasirnn.errors import DataError, TextError
 
 
 @dataclass

@@ -1,15 +1,16 @@
 """Tokens and their numbers: text to tensors and back, in a fixed order that a file keeps."""
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from quasirnn.data import review_tokens, vocabulary_json
-from quasirnn.data.errors import DataError
+from quasirnn.data import review_tokens
 from quasirnn.data.text_files import read_text
 from quasirnn.data.tokens import (
     END_OF_LINE,
@@ -21,17 +22,33 @@ from quasirnn.data.tokens import (
     segments,
     split_words,
 )
-from quasirnn.data.vocabulary_json import TOKENISERS
+from quasirnn.errors import DataError
+from quasirnn.files import parse_json_object
+from quasirnn.schema import Mistakes, Schema, Text, parse
 
+FORMAT = 1
 ROLES = ("padding", "unknown", "start", "end")
+# How text becomes tokens, by kind, the default first. Written down so that a later release can tell an older way from
+# its own.
+TOKENISERS = {"word": ("whitespace", "review"), "character": ("character",)}
 
-# What a language model needs: nothing to pad with and no start symbol, as its text is one endless stream.
-LANGUAGE_MODEL_SPECIALS = {
+
+class VocabularyFile(Schema):
+    """What `vocabulary.json` holds."""
+
+    format: Literal[1]
+    kind: str
+    tokeniser: str
+    lowercase: bool
+    specials: dict[str, Text]
+    tokens: list[Text]
+
+
+# Running text has nothing to pad and no start symbol.
+RUNNING_TEXT_SPECIALS = {
     "word": {"unknown": UNKNOWN_WORD, "end": END_OF_LINE},
     "character": {"unknown": UNKNOWN_CHARACTER},
 }
-# What a classifier of texts needs: texts of different length side by side.
-CLASSIFIER_SPECIALS = {"padding": "<pad>", "unknown": UNKNOWN_WORD}
 
 
 class Vocabulary:
@@ -97,11 +114,11 @@ class Vocabulary:
 
         Args:
             counts: how often each token occurs, as `count_tokens` gives it.
-            specials: those of a language model where none are given.
+            specials: those of running text if not given.
             max_size: keep the most frequent, this many with the specials.
             min_count: keep tokens that occur at least so often.
         """
-        specials = LANGUAGE_MODEL_SPECIALS.get(kind, {}) if specials is None else specials
+        specials = RUNNING_TEXT_SPECIALS.get(kind, {}) if specials is None else specials
         kept = {token: counts.get(token, 0) for token in specials.values()}
         if max_size is not None and max_size <= len(kept):
             raise DataError(
@@ -119,11 +136,55 @@ class Vocabulary:
         return cls(kind, sorted(kept, key=lambda token: (-kept[token], token)), specials, lowercase, tokeniser)
 
     @classmethod
+    def build(
+        cls,
+        texts: Iterable[str],
+        kind: str,
+        specials: Mapping[str, str],
+        notes: list[str],
+        *,
+        lowercase: bool = False,
+        tokeniser: str | None = None,
+        max_size: int | None = None,
+        min_count: int | None = 1,
+    ) -> "Vocabulary":
+        """The vocabulary of the training texts, within the limits; what is left out is told in `notes`.
+
+        Args:
+            min_count: tokens that occur less often are read as unknown. None: 1 if the texts have the unknown token
+                themselves, and 2 otherwise, as a model could not learn what an unknown token is like.
+        """
+        counts: Counter[str] = Counter()
+        for text in texts:
+            if tokeniser == "review":
+                counts.update(review_tokens.tokenise(text, lowercase))
+            else:
+                counts += count_tokens(text.lower() if lowercase else text, kind, end_of_line=specials.get("end"))
+        if min_count is None:
+            min_count = 2 if kind == "word" and specials.get("unknown") not in counts else 1
+        vocabulary = cls.from_counts(
+            counts,
+            kind,
+            specials,
+            lowercase=lowercase,
+            tokeniser=tokeniser,
+            max_size=max_size,
+            min_count=min_count,
+        )
+        if left_out := [token for token in counts if token not in vocabulary]:
+            share = sum(counts[token] for token in left_out) / counts.total()
+            notes.append(
+                f"vocabulary: {len(left_out):,} of {len(counts):,} {kind}s are too rare for it; they, {share:.1%} of the "
+                f"training text, are read as {vocabulary.specials['unknown']}"
+            )
+        return vocabulary
+
+    @classmethod
     def from_text(
         cls, text: str, kind: str, specials: Mapping[str, str] | None = None, *, lowercase: bool = False, **limits: Any
     ) -> "Vocabulary":
-        """The vocabulary of a text, with the usual tokeniser; arguments and `limits` are those of `from_counts`."""
-        specials = LANGUAGE_MODEL_SPECIALS.get(kind, {}) if specials is None else specials
+        """The vocabulary of a text, with the default tokeniser; arguments and `limits` are those of `from_counts`."""
+        specials = RUNNING_TEXT_SPECIALS.get(kind, {}) if specials is None else specials
         counts = count_tokens(text, kind, lowercase, specials.get("end"))
         return cls.from_counts(counts, kind, specials, lowercase=lowercase, **limits)
 
@@ -151,16 +212,34 @@ class Vocabulary:
 
     def encode(self, text: str) -> Tensor:
         """The numbers of the tokens of a text, int64, (N,)."""
-        parts = [self._encode_segment(segment) for segment in self._segments(text)]
+        return self._encode(text, self.lowercase)
+
+    def _encode(self, text: str, lowercase: bool) -> Tensor:
+        parts = [self._encode_segment(segment) for segment in self._segments(text, lowercase)]
         return torch.from_numpy(np.concatenate(parts)) if parts else torch.empty(0, dtype=torch.int64)
 
     def tokenise(self, text: str) -> list[str]:
         """The tokens of a text as they are written there, known or not: `encode` gives the number of each."""
-        return [token for segment in self._segments(text) for token in self._split(segment)]
+        return [token for segment in self._segments(text, self.lowercase) for token in self._split(segment)]
 
-    def encode_tokens(self, tokens: Iterable[str]) -> Tensor:
-        """The numbers of tokens that are apart already, int64, (N,)."""
-        return torch.from_numpy(self._numbers_of(list(tokens)))
+    def encode_all(self, texts: Sequence[str]) -> list[Tensor]:
+        """The numbers of each text, int64, (N,), in one block of memory."""
+        if self.kind == "character":
+            # Together: characters of many texts one by one take four times as long. In lower case each by itself, as
+            # that of a letter may depend on its neighbours.
+            cased = [text.lower() for text in texts] if self.lowercase else list(texts)
+            joined, lengths = self._encode("".join(cased), lowercase=False), [len(text) for text in cased]
+            return list(joined.split(lengths))
+        ids = [self.encode(text) for text in texts]
+        return list(torch.cat(ids).split([len(each) for each in ids])) if ids else []
+
+    def count_unknown(self, text: str) -> int:
+        """How many tokens of a text are not in the vocabulary."""
+        if self.special("unknown") is None:
+            return 0
+        return sum(
+            token not in self._numbers for segment in self._segments(text, self.lowercase) for token in self._split(segment)
+        )
 
     def decode(self, numbers: Iterable[int] | Tensor) -> str:
         """The text of some tokens: words with a space between, a line end for `end`; padding and start give nothing."""
@@ -184,9 +263,9 @@ class Vocabulary:
                 yield self.tokens[number] if line_start or self.kind == "character" else " " + self.tokens[number]
                 line_start = False
 
-    def _segments(self, text: str) -> Iterator[str]:
+    def _segments(self, text: str, lowercase: bool) -> Iterator[str]:
         # A segment may end at any space, and so inside of a `<br />`.
-        return segments(review_tokens.without_breaks(text) if self.tokeniser == "review" else text, self.lowercase)
+        return segments(review_tokens.without_breaks(text) if self.tokeniser == "review" else text, lowercase)
 
     def _split(self, segment: str) -> Sequence[str]:
         if self.kind == "character":
@@ -215,9 +294,9 @@ class Vocabulary:
         if gaps.any():
             unknown = self.special("unknown")
             if unknown is None:
-                stranger = tokens[int(gaps.argmax())]
+                token = tokens[int(gaps.argmax())]
                 raise ValueError(
-                    f"{stranger!r:.60} is not among the {len(self):,} tokens of the vocabulary, and none stands for "
+                    f"{token!r:.60} is not among the {len(self):,} tokens of the vocabulary, and none stands for "
                     f"unknown ones. Leave it out of the text, or train on a text that holds it"
                 )
             numbers[gaps] = unknown
@@ -253,7 +332,15 @@ class Vocabulary:
 
     def to_json(self) -> str:
         """The text of `vocabulary.json`, a token a line, to be written as UTF-8."""
-        return vocabulary_json.write(self.kind, self.tokeniser, self.tokens, self.specials, self.lowercase)
+        values = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "tokeniser": self.tokeniser,
+            "lowercase": self.lowercase,
+            "specials": self.specials,
+            "tokens": list(self.tokens),
+        }
+        return json.dumps(values, ensure_ascii=False, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str, where: str = "vocabulary.json") -> "Vocabulary":
@@ -263,7 +350,13 @@ class Vocabulary:
             ValueError: for anything else, in one line that begins with `where` and names the key.
         """
         try:
-            return cls(**vocabulary_json.parse(text))
+            values = parse_json_object(text)
+            if values.get("format", FORMAT) != FORMAT:
+                raise ValueError(f'"format" must be {FORMAT}, got {values["format"]!r:.60}. Was it written by a later release?')
+            file = parse(VocabularyFile, values)
+            return cls(file.kind, file.tokens, file.specials, file.lowercase, file.tokeniser)
+        except Mistakes as mistakes:
+            raise ValueError(f"{where}: {mistakes.lines[0]}") from None
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
 

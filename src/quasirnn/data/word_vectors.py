@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quasirnn.data.errors import DataError
 from quasirnn.data.vector_files import VectorTable, read_vectors
 from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.errors import DataError
 
 # A file is one of lower-case words if no more than this share of its words is not: some have a few names among them.
 STRAY_CASED = 0.01

@@ -1,68 +1,66 @@
-"""The folder of a training run: what lies in it, making it all at once, and reading it with distrust.
+"""The run folder: created all at once, and read with distrust.
 
     config.json        the model's numbers              model.safetensors  its weights, best on validation
     training.json      all KEYs, the data, the command  metrics.jsonl      what happened, a line each
     vocabulary.json    tokens and their numbers         checkpoint/        the last state, for resuming
     environment.json   versions, machine, date          *.png              pictures
 
-Whatever is wrong with it ends in a `RunError`: one line that names the file and says what to do. Nothing in it is run.
+Whatever is wrong with it is a `RunError`: one line that names the file and says what to do. Nothing in it is executed.
 """
+
+from __future__ import annotations
 
 import dataclasses
 import os
-import platform
 import shutil
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-import torch
-from torch import nn
-
+from quasirnn import files
 from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.errors import RunError, SettingsError, has_lone_surrogate, one_line, shown
+from quasirnn.files import check_file, read_json, read_text
 from quasirnn.models import pretrained
-from quasirnn.models.checked_files import ModelFileError, check_file, read_json, read_text
-from quasirnn.models.pretrained import Pretrained
-from quasirnn.models.typed_values import Unfit, as_type, is_broken, one_line, shown
-from quasirnn.ops import backends
+from quasirnn.schema import Mistakes, Schema, parse
+from quasirnn.tasks.environment import environment
 from quasirnn.tasks.settings import (
     NO_OPTIONS,
-    SettingsError,
     TaskSettings,
     apply_overrides,
     contradictions,
     from_json,
     to_json,
 )
-from quasirnn.training import files
-from quasirnn.training.metrics import read_metrics
+from quasirnn.training import read_metrics
 
-TASKS = ("sentiment", "language-model", "translation")
+if TYPE_CHECKING:
+    from torch import nn
+
+    from quasirnn.models.pretrained import Pretrained
+
 FORMAT = 1
 # A vocabulary of two million words; reading it takes some hundred MB.
 MAX_VOCABULARY = 32 * 2**20
 MAX_METRICS = 32 * 2**20
-REMEDY = "Copy the run anew, or train again."
+REMEDY = "Copy the run again, or train again."
 
 S = TypeVar("S", bound=TaskSettings)
-M = TypeVar("M", bound=Pretrained)
+M = TypeVar("M", bound="Pretrained")
 
 
-class RunError(ValueError):
-    """A run folder that cannot be made or read; one line that names the file and says what to do."""
+class TrainingFile(Schema):
+    """What `training.json` holds."""
 
-
-@contextmanager
-def _run_errors() -> Iterator[None]:
-    try:
-        yield
-    except ModelFileError as error:
-        raise RunError(str(error)) from error
+    format: Literal[1]
+    task: str
+    preset: str
+    data: list[str]
+    corpus: dict[str, Any]
+    command: str
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Training(Generic[S]):
     preset: str
     settings: S
     data: tuple[str, ...] = ()  # folders as they were given; none for the built-in corpus
-    corpus: dict[str, Any] = dataclasses.field(default_factory=dict)  # what was found there: name, hash, counts
+    corpus: dict[str, Any] = dataclasses.field(default_factory=dict)  # its name, hash and counts
     command: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -87,18 +85,6 @@ class Training(Generic[S]):
             "command": self.command.encode("utf-8", "backslashreplace").decode("utf-8"),
             "settings": to_json(self.settings),
         }
-
-
-# What training.json must hold, and of which type.
-TRAINING = {
-    "format": int,
-    "task": str,
-    "preset": str,
-    "data": tuple[str, ...],
-    "corpus": dict[str, Any],
-    "command": str,
-    "settings": dict[str, Any],
-}
 
 
 @dataclass(frozen=True)
@@ -137,50 +123,39 @@ class Run:
 
     def read_training(self, settings: type[S]) -> Training[S]:
         """How the run was started; `settings` is the task's class."""
-        values = self._training()
+        file = self._training()
         try:
-            typed = from_json(settings, values["settings"], str(self.training))
+            typed = from_json(settings, file.settings, str(self.training))
         except SettingsError as error:
             raise RunError(f"{error}. {REMEDY}") from error
-        return Training(
-            task=values["task"],
-            preset=values["preset"],
-            settings=typed,
-            data=values["data"],
-            corpus=values["corpus"],
-            command=values["command"],
-        )
+        return Training(file.task, file.preset, typed, tuple(file.data), file.corpus, file.command)
 
     def write_training(self, training: Training[Any]) -> None:
         """When a run is resumed with other limits than it was started with."""
         files.write_json(self.training, training.to_json())
 
     def task(self) -> str:
-        """Which task the run is of."""
-        return str(self._training()["task"])
+        """The name of the task that the run is of."""
+        return self._training().task
 
     def read_config(self) -> dict[str, Any]:
         """The model's numbers."""
-        with _run_errors():
-            return pretrained.read_config(self.path)
+        return pretrained.read_config(self.path)
 
     def read_vocabulary(self) -> Vocabulary:
         remedy = f"Without it the model knows no words. {REMEDY}"
-        with _run_errors():
-            text = read_text(self.vocabulary, limit=MAX_VOCABULARY, remedy=remedy)
+        text = read_text(self.vocabulary, limit=MAX_VOCABULARY, remedy=remedy)
         try:
             return Vocabulary.from_json(text, str(self.vocabulary))
         except ValueError as error:
             raise RunError(f"{one_line(error)}. {REMEDY}") from error
 
     def read_environment(self) -> dict[str, Any]:
-        with _run_errors():
-            return read_json(self.environment, remedy=REMEDY)
+        return read_json(self.environment, remedy=REMEDY)
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The records of the run as if it had never been interrupted; see `training.metrics`."""
-        with _run_errors():
-            check_file(self.metrics, limit=MAX_METRICS, remedy="A run has it from its first step on.")
+        check_file(self.metrics, limit=MAX_METRICS, remedy="A run has it from its first step on.")
         try:
             return read_metrics(self.metrics)
         except (OSError, RecursionError) as error:
@@ -192,45 +167,36 @@ class Run:
         Args:
             vocabulary: its size must be the number that `config.json` has under `size_key`.
         """
-        with _run_errors():
-            size = pretrained.read_config(self.path).get(size_key)
-            if vocabulary is not None and size != len(vocabulary):
-                raise RunError(
-                    f"{self.vocabulary}: has {len(vocabulary):,} tokens where {self.config.name} says {size_key} = "
-                    f"{shown(size)}: they are of two runs. {REMEDY}"
-                )
-            if not os.path.lexists(self.weights):
-                raise RunError(
-                    f"{self.weights}: no such file. A run has no model before its first validation; go on: --resume."
-                )
-            model = cls.from_pretrained(self.path)
+        size = self.read_config().get(size_key)
+        if vocabulary is not None and size != len(vocabulary):
+            raise RunError(
+                f"{self.vocabulary}: has {len(vocabulary):,} tokens where {self.config.name} says {size_key} = "
+                f"{shown(size)}: they are of two runs. {REMEDY}"
+            )
+        if not os.path.lexists(self.weights):
+            raise RunError(
+                f"{self.weights}: no such file. A run has no model before its first validation; go on: --resume."
+            )
+        model = cls.from_pretrained(self.path)
         if not all(parameter.isfinite().all() for parameter in model.parameters()):
             raise RunError(f"{self.weights}: holds NaN or infinite numbers. {REMEDY}")
         return model
 
     def save_model(self, model: nn.Module) -> None:
         """Write `model.safetensors`: the old or the new one, whole, whenever the machine stops."""
-        with files.writing(self.weights, files.kept_file(self.weights)):
-            pretrained.save_weights(model, self.weights)
+        pretrained.save_weights(model, self.weights)
 
-    def _training(self) -> dict[str, Any]:
+    def _training(self) -> TrainingFile:
         file = self.training
-        with _run_errors():
-            values = read_json(file, remedy=f"Is {self.path} a folder that `quasirnn train` made?")
-        if strange := values.keys() - TRAINING.keys():
-            raise RunError(f"{file}: {shown(min(strange))} is not known there. {REMEDY}")
-        for key, hint in TRAINING.items():
-            if key not in values:
-                raise RunError(f"{file}: {key} is missing. {REMEDY}")
-            try:
-                values[key] = as_type(values[key], hint)
-            except Unfit as unfit:
-                raise RunError(f"{file}: {key} {unfit}. {REMEDY}") from None
-        if values["format"] != FORMAT:
-            raise RunError(f"{file}: format must be {FORMAT}, got {values['format']}. Did a newer version write it?")
-        if values["task"] not in TASKS:
-            raise RunError(f"{file}: task must be one of {', '.join(TASKS)}, got {shown(values['task'])}. {REMEDY}")
-        return values
+        values = read_json(file, remedy=f"Is {self.path} a folder that `quasirnn train` made?")
+        if values.get("format", FORMAT) != FORMAT:
+            raise RunError(
+                f"{file}: format must be {FORMAT}, got {shown(values['format'])}. Did a newer version write it?"
+            )
+        try:
+            return parse(TrainingFile, values)
+        except Mistakes as error:
+            raise RunError(f"{file}: {error.lines[0]}. {REMEDY}") from None
 
 
 def default_path(task: str) -> Path:
@@ -239,23 +205,23 @@ def default_path(task: str) -> Path:
 
 
 def check_new(path: Path, data: Sequence[str] = ()) -> None:
-    """RunError if a run on `data` cannot be made at `path`. For before the data are read: nothing is touched."""
+    """RunError if a run on `data` cannot be created at `path`. For before the data are read: nothing is touched."""
     if os.path.lexists(path):
         raise RunError(f"{path}: is there already. Continue it with --resume, or give another --out.")
     for folder in data:
-        if is_broken(folder):
+        if has_lone_surrogate(folder):
             raise RunError(
                 f"{path}: the name of the data, {shown(folder)}, is not UTF-8 and cannot be kept: rename it."
             )
     ancestor = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
     if not ancestor.is_dir():
-        raise RunError(f"{path}: cannot be made, as {ancestor} is not a folder. Give another --out.")
+        raise RunError(f"{path}: cannot be created, as {ancestor} is not a folder. Give another --out.")
     if not os.access(ancestor, os.W_OK | os.X_OK):
-        raise RunError(f"{path}: cannot be made, as {ancestor} is read-only. Give another --out.")
+        raise RunError(f"{path}: cannot be created, as {ancestor} is read-only. Give another --out.")
 
 
 def create(path: Path, *, training: Training[Any], config: dict[str, Any], vocabulary: Vocabulary | None = None) -> Run:
-    """Make the folder with its first files, all at once: a run folder that is there can be resumed.
+    """Create the folder with its first files, all at once: a run folder that is there can be resumed.
 
     Raises:
         RunError: there is something at `path` already.
@@ -273,10 +239,10 @@ def create(path: Path, *, training: Training[Any], config: dict[str, Any], vocab
         if (size := len(content[run.vocabulary.name])) > MAX_VOCABULARY:
             raise RunError(
                 f"{run.vocabulary}: would have {size:,} bytes, more than {MAX_VOCABULARY:,}. "
-                "Keep fewer words, the most frequent ones."
+                "Keep fewer words, the most frequent ones: max_vocabulary=NUMBER."
             )
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    with files.writing(path, "nothing was made"):
+    with files.writing(path, "nothing was created"):
         try:
             unfinished.mkdir(parents=True)
             for name, data in content.items():
@@ -294,16 +260,11 @@ def open_run(path: Path | str) -> Run:
     """An existing run; RunError if there is none at `path`."""
     run = Run(Path(path))
     if not os.path.lexists(run.path):
-        raise RunError(f"{path}: no such folder. `quasirnn train` makes runs, under runs/ if not told otherwise.")
+        raise RunError(f"{path}: no such folder. `quasirnn train` creates runs, under runs/ if not told otherwise.")
     if not run.path.is_dir():
-        raise RunError(f"{path}: is a file. A run is the folder that `quasirnn train` made.")
+        raise RunError(f"{path}: is a file. A run is the folder that `quasirnn train` created.")
     run.task()
     return run
-
-
-def task_of(path: Path | str) -> str:
-    """Which task a run is of: "language-model", "sentiment" or "translation"."""
-    return open_run(path).task()
 
 
 def resumed(
@@ -339,51 +300,3 @@ def resumed(
     if mistakes:
         raise SettingsError(mistakes)
     return dataclasses.replace(saved, settings=settings)
-
-
-def environment() -> dict[str, Any]:
-    """What a run's numbers may depend on besides its settings: versions, machine, threads, who computes."""
-    report = backends.report()
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "quasirnn": _version("quasirnn"),
-        "accelerate": _version("accelerate"),
-        "commit": commit(),
-        "threads": torch.get_num_threads(),
-        "backend": {device: found["backend"] for device, found in report.items()},
-        "instruction_set": report["cpu"]["instruction_set"],
-        "platform": platform.platform(),
-        "cpu": cpu_name(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def cpu_name() -> str:
-    """The processor's name as its maker gives it, where the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def commit() -> str | None:
-    """The commit of the sources that run, "+" behind it if they differ from it; None if they are not in a work tree."""
-    folder = Path(__file__).parents[3]
-    if not (folder / ".git").exists():
-        return None
-    ask = ["git", "-C", str(folder), "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"]
-    try:
-        return subprocess.run(ask, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None

@@ -1,8 +1,7 @@
 """A task's settings: typed values with a range and a comment each, changed by KEY=VALUE, all mistakes told at once.
 
-A task derives its own dataclass from `TaskSettings` and writes its presets as values of it:
+A task derives its own class from `TaskSettings` and writes its presets as values of it:
 
-    @dataclass(frozen=True, kw_only=True)
     class LanguageModelSettings(TaskSettings):
         level: Literal["word", "character"] = setting("word", help="what a token is", group="data")
 
@@ -10,17 +9,21 @@ A task derives its own dataclass from `TaskSettings` and writes its presets as v
     settings = apply_overrides(PAPER.for_cell("qrnn"), ["zoneout=0.2", "kernel_size=6,2"])
 """
 
+from __future__ import annotations
+
 import dataclasses
-import difflib
 import math
-import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from quasirnn.models.typed_values import LARGEST, Unfit, alternatives, as_type, describe_type, shown
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+
+from quasirnn.errors import LARGEST_INTEGER, SettingsError, did_you_mean, shown
+from quasirnn.schema import Schema, alternatives, describe_type, mistakes, no_such_key, problems
 
 CELLS = ("qrnn", "lstm")
 GROUPS = ("data", "model", "optimisation", "run")
@@ -32,20 +35,8 @@ WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no":
 NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-class SettingsError(ValueError):
-    """Mistakes in settings, all of them: `mistakes` has one line each, the message is one line for all."""
-
-    def __init__(self, mistakes: Sequence[str], where: str = "") -> None:
-        self.mistakes = tuple(mistakes)
-        message = self.mistakes[0]
-        if len(self.mistakes) > 1:
-            counted = (f"({n}) {mistake}" for n, mistake in enumerate(self.mistakes, 1))
-            message = f"{len(self.mistakes)} mistakes: {' '.join(counted)}"
-        super().__init__(f"{where}: {message}" if where else message)
-
-
 def setting(
-    default: Any = dataclasses.MISSING,
+    default: Any = ...,
     *,
     help: str,
     group: str = "run",
@@ -56,37 +47,45 @@ def setting(
     cells: tuple[str, ...] = CELLS,
     option: str | None = None,
 ) -> Any:
-    """A field of a settings dataclass.
+    """A field of a settings class.
 
     Args:
         default: none means that every preset has to say it.
         help: what the key is, for `--show`; a preset's note takes its place.
         group: the heading it is shown under, one of `GROUPS` or another.
-        at_least, at_most, above, below: bounds; of each number, if there is one per layer.
+        at_least, at_most, above, below: bounds.
         cells: the cells that have it; for another it is None, and giving it is an error. Its type must allow None.
         option: the command's option that sets it; as KEY=VALUE it is then refused.
     """
-    bounds = {"at_least": at_least, "at_most": at_most, "above": above, "below": below}
-    metadata = {"help": help, "group": group, "bounds": bounds, "cells": cells, "option": option}
-    return dataclasses.field(default=default, metadata=metadata)
+    return Field(
+        default,
+        description=help,
+        ge=at_least,
+        le=at_most,
+        gt=above,
+        lt=below,
+        json_schema_extra={"group": group, "cells": list(cells), "option": option},
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskSettings:
-    """The KEYs that every task has. A value that breaks a rule cannot be made: SettingsError with all that is wrong."""
+Width = Annotated[int, Field(ge=1, le=1024)]
+Widths = Annotated[tuple[Width, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
+
+
+class TaskSettings(Schema):
+    """The KEYs that every task has. A value that breaks a rule cannot be made."""
+
+    # Former names of keys, and of their values, which are still read.
+    aliases: ClassVar[Mapping[str, str]] = {}
+    value_aliases: ClassVar[Mapping[str, Mapping[Any, Any]]] = {}
 
     cell: Literal["qrnn", "lstm"] = setting(
-        "qrnn", help="qrnn, or an LSTM of equal size", group="model", option="--cell"
+        "qrnn", help="qrnn, or an LSTM with equally many units", group="model", option="--cell"
     )
     hidden_size: int = setting(help="units of each layer", group="model", at_least=1, at_most=65_536)
     num_layers: int = setting(help="recurrent layers", group="model", at_least=1, at_most=256)
-    kernel_size: int | tuple[int, ...] | None = setting(
-        2,
-        help="width of the convolution, or one per layer: 6,2,2",
-        group="model",
-        at_least=1,
-        at_most=1024,
-        cells=("qrnn",),
+    kernel_size: Width | Widths | None = setting(
+        2, help="width of the convolution, or one per layer: 6,2,2", group="model", cells=("qrnn",)
     )
     pooling: Literal["f", "fo", "ifo"] | None = setting(
         "fo", help="gates of the recurrence", group="model", cells=("qrnn",)
@@ -99,13 +98,29 @@ class TaskSettings:
     batch_size: int = setting(
         help="sequences in a step, over all processes", group="optimisation", at_least=1, at_most=2**20
     )
-    learning_rate: float = setting(help="step size at the start", group="optimisation", above=0)
+    learning_rate: float = setting(help="initial step size", group="optimisation", above=0)
+    optimizer: Literal["sgd", "rmsprop", "adam", "adamw"] = setting(
+        "adamw", help="sgd is without momentum", group="optimisation"
+    )
+    weight_decay: float = setting(0.0, help="decoupled, of adamw's matrices", group="optimisation", at_least=0)
+    schedule: Literal["constant", "hold-decay", "cosine"] = setting(
+        "cosine", help="how the learning rate changes", group="optimisation"
+    )
+    hold_epochs: int = setting(6, help="hold-decay: epochs at the full rate", group="optimisation", at_least=0)
+    decay: float = setting(
+        0.95, help="hold-decay: factor for each later epoch", group="optimisation", above=0, at_most=1
+    )
+    warm_up: int = setting(0, help="cosine: steps over which the rate rises", group="optimisation", at_least=0)
     clip: float | None = setting(None, help="largest norm of the gradient", group="optimisation", above=0)
     l2: float = setting(0.0, help="lambda in g += lambda w", group="optimisation", at_least=0)
 
     train: str | None = setting(None, help="stem of the training files", group="data")
     valid: str | None = setting(None, help="stem of the validation files", group="data")
     test: str | None = setting(None, help="stem of the test files", group="data")
+    lowercase: bool = setting(False, help="put the text in lower case", group="data")
+    max_vocabulary: int | None = setting(
+        None, help="keep only so many tokens, the most frequent", group="data", at_least=3
+    )
 
     epochs: int = setting(help="passes over the training text", at_least=0)
     max_steps: int | None = setting(None, help="stop after so many steps", at_least=0)
@@ -115,23 +130,11 @@ class TaskSettings:
     precision: Literal["float32", "bfloat16", "float16"] = setting("float32", help="type of the matrix products")
     seed: int = setting(1, help="of weights, dropout and the order of the data", at_least=0, at_most=2**32 - 1)
 
-    def __post_init__(self) -> None:
-        mistakes = []
-        for field, hint in _fields(type(self)):
-            value = getattr(self, field.name)
-            try:
-                value = as_type(value, hint)
-            except Unfit as unfit:
-                mistakes.append(f"{field.name}: {unfit}")
-                continue
-            # A whole number for a float and a list for a tuple are taken as what they stand for.
-            object.__setattr__(self, field.name, value)
-        if not mistakes:
-            for field, _ in _fields(type(self)):
-                mistakes += _out_of_bounds(field, getattr(self, field.name))
-            mistakes += self.problems()
-        if mistakes:
-            raise SettingsError(mistakes)
+    @model_validator(mode="after")
+    def _check(self) -> TaskSettings:
+        if lines := list(self.problems()):
+            raise problems(lines)
+        return self
 
     @property
     def stems(self) -> dict[str, str | None]:
@@ -139,28 +142,21 @@ class TaskSettings:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
     def problems(self) -> Iterator[str]:
-        """What no bound of one key can say, "key: ..." each. A task adds its own after `yield from super().problems()`.
-
-        Every value is of its type here, but may be out of its bounds.
-        """
-        for field, _ in _fields(type(self)):
-            value, cells = getattr(self, field.name), field.metadata["cells"]
-            if cells != CELLS and (value is None) == (self.cell in cells):
+        """What no bound of one key can say, "key: ..." each. A task adds its own after `yield from super().problems()`."""
+        for name, info in type(self).model_fields.items():
+            value, cells = getattr(self, name), _extra(info)["cells"]
+            if len(cells) < len(CELLS) and (value is None) == (self.cell in cells):
                 what = "needs a value" if value is None else f"has none; it belongs to {' and '.join(cells)}"
-                yield f"{field.name}: {self.cell} {what}"
+                yield f"{name}: {self.cell} {what}"
         if isinstance(self.kernel_size, tuple) and len(self.kernel_size) != self.num_layers:
             yield (
                 f"kernel_size: {len(self.kernel_size)} widths for num_layers={self.num_layers}; "
                 "give one per layer, or one for all"
             )
-
-
-def decay_problems(settings: Any, other: str) -> Iterator[str]:
-    """Of a task with the optimizers adamw and `other`: weight_decay is the one's, l2 the other's."""
-    if settings.weight_decay and settings.optimizer != "adamw":
-        yield f"weight_decay: {settings.optimizer} has none; give l2, or optimizer=adamw"
-    if settings.l2 and settings.optimizer == "adamw":
-        yield f"l2: adamw has its own; give weight_decay, or optimizer={other}"
+        if self.weight_decay and self.optimizer != "adamw":
+            yield f"weight_decay: {self.optimizer} has none; give l2, or optimizer=adamw"
+        if self.l2 and self.optimizer == "adamw":
+            yield "l2: adamw has its own; give weight_decay, or another optimizer"
 
 
 S = TypeVar("S", bound=TaskSettings)
@@ -180,20 +176,19 @@ class Preset(Generic[S]):
     notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        keys = {field.name for field, _ in _fields(type(self.qrnn))}
-        named = set(self.notes).union(*self.by_cell.values())
-        assert named <= keys, f"preset {self.name}: there is no {sorted(named - keys)}"
+        keys = type(self.qrnn).model_fields.keys()
+        used = set(self.notes).union(*self.by_cell.values())
+        assert used <= keys, f"preset {self.name}: there is no {sorted(used - keys)}"
 
     def for_cell(self, cell: str) -> S:
         """The preset for "qrnn" or "lstm". What a cell does not have is None."""
         if cell not in CELLS:
             raise SettingsError(
-                [f"--cell: must be one of {', '.join(CELLS)}, got {shown(cell)}{_nearest(cell, CELLS)}"]
+                [f"--cell: must be one of {', '.join(CELLS)}, got {shown(cell)}{did_you_mean(cell, CELLS)}"]
             )
-        changes: dict[str, Any] = {
-            field.name: None for field, _ in _fields(type(self.qrnn)) if cell not in field.metadata["cells"]
-        }
-        return dataclasses.replace(self.qrnn, **(changes | {"cell": cell} | dict(self.by_cell.get(cell, {}))))
+        fields = type(self.qrnn).model_fields
+        absent = {name: None for name, info in fields.items() if cell not in _extra(info)["cells"]}
+        return _changed(self.qrnn, {**absent, "cell": cell, **self.by_cell.get(cell, {})})
 
 
 def apply_overrides(settings: S, overrides: Sequence[str], options: Mapping[str, str] = NO_OPTIONS) -> S:
@@ -202,32 +197,31 @@ def apply_overrides(settings: S, overrides: Sequence[str], options: Mapping[str,
     Raises:
         SettingsError: all mistakes at once, each with the nearest key there is.
     """
-    values, mistakes = _parse(settings, overrides, options)
+    values, lines = _parse(settings, overrides, options)
     try:
-        changed = dataclasses.replace(settings, **values)
+        changed = _changed(settings, values)
     except SettingsError as error:
-        mistakes += error.mistakes
-    if mistakes:
-        raise SettingsError(mistakes)
+        raise SettingsError([*lines, *error.mistakes]) from None
+    if lines:
+        raise SettingsError(lines)
     return changed
 
 
 def describe(settings: TaskSettings, preset: Preset[Any]) -> str:
     """What `--show` prints: every key as it could be given, by group, with `*` before what differs from the preset."""
-    usual = preset.for_cell(settings.cell)
+    defaults = preset.for_cell(settings.cell)
     rows: dict[str, list[tuple[str, str, str]]] = {group: [] for group in GROUPS}
-    for field, _ in _fields(type(settings)):
-        value = getattr(settings, field.name)
-        if settings.cell not in field.metadata["cells"]:
+    for name, info in type(settings).model_fields.items():
+        extra, value, default = _extra(info), getattr(settings, name), getattr(defaults, name)
+        if settings.cell not in extra["cells"]:
             continue
-        comment = preset.notes.get(field.name, field.metadata["help"])
-        if (before := getattr(usual, field.name)) != value:
-            comment = f"{preset.name}: {as_text(before)}; {field.metadata['help']}"
-        option = field.metadata["option"]
-        given = f"{option} {as_text(value)}" if option else f"{field.name}={as_text(value)}"
-        rows.setdefault(field.metadata["group"], []).append(("*" if before != value else " ", given, comment))
+        comment = preset.notes.get(name, info.description or "")
+        if default != value:
+            comment = f"{preset.name}: {as_text(default)}; {info.description}"
+        given = f"{extra['option']} {as_text(value)}" if extra["option"] else f"{name}={as_text(value)}"
+        rows.setdefault(extra["group"], []).append(("*" if default != value else " ", given, comment))
     width = max(len(given) for group in rows.values() for _, given, _ in group)
-    lines = [f"preset {preset.name}" + (", changed where marked *" if usual != settings else "")]
+    lines = [f"preset {preset.name}" + (", changed where marked *" if defaults != settings else "")]
     for group, entries in rows.items():
         if entries:
             lines += ["", group, *(f"{mark} {given:<{width}}  # {comment}" for mark, given, comment in entries)]
@@ -236,33 +230,24 @@ def describe(settings: TaskSettings, preset: Preset[Any]) -> str:
 
 def to_json(settings: TaskSettings) -> dict[str, Any]:
     """Every key with its value, fit for `json.dump`."""
-    values = {field.name: getattr(settings, field.name) for field, _ in _fields(type(settings))}
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+    return settings.model_dump(mode="json")
 
 
 def from_json(cls: type[S], data: Mapping[str, Any], where: str = "") -> S:
-    """The settings that `to_json` gave; a key that is missing has its default.
+    """The settings that `to_json` gave; a key that is missing has its default, and one of a former name its new one.
 
     Raises:
         SettingsError: one for all that is wrong, beginning with `where`, the name of the file.
     """
-    fields = {field.name: field for field, _ in _fields(cls)}
-    unknown = [key for key in data if key not in fields]
-    # Of a file that is something else altogether, the first few say enough.
-    mistakes = [_no_such_key(key, fields) for key in unknown[:3]]
-    if len(unknown) > 3:
-        mistakes.append(f"{len(unknown) - 3} more keys that are not known")
-    mistakes += [f"{key}: missing" for key, field in fields.items() if key not in data and _is_required(field)]
-    if not mistakes:
-        try:
-            return cls(**data)
-        except SettingsError as error:
-            mistakes += error.mistakes
-    raise SettingsError(mistakes, where)
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING
+    values = {}
+    for key, value in data.items():
+        name = cls.aliases.get(key, key)
+        former = cls.value_aliases.get(name, {})
+        values[name] = former.get(value, value) if isinstance(value, str) else value
+    try:
+        return cls.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(mistakes(error, cls), where) from None
 
 
 def contradictions(saved: TaskSettings, overrides: Sequence[str], options: Mapping[str, str] = NO_OPTIONS) -> list[str]:
@@ -285,63 +270,53 @@ def as_text(value: Any) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def _fields(cls: type[TaskSettings]) -> list[tuple[dataclasses.Field[Any], Any]]:
-    """The fields of a settings class, each with its type."""
-    hints = get_type_hints(cls)
-    return [(field, hints[field.name]) for field in dataclasses.fields(cls)]
+def _extra(info: FieldInfo) -> dict[str, Any]:
+    assert isinstance(info.json_schema_extra, dict)
+    return info.json_schema_extra
 
 
-def _out_of_bounds(field: dataclasses.Field[Any], value: Any) -> Iterator[str]:
-    words = {"at_least": "at least", "at_most": "at most", "above": "above", "below": "below"}
-    holds = {"at_least": operator.ge, "at_most": operator.le, "above": operator.gt, "below": operator.lt}
-    for number in value if isinstance(value, tuple) else (value,):
-        for name, bound in field.metadata["bounds"].items():
-            if bound is not None and number is not None and not holds[name](number, bound):
-                yield f"{field.name}: must be {words[name]} {bound}, got {as_text(number)}"
+def _changed(settings: S, changes: Mapping[str, Any]) -> S:
+    try:
+        return type(settings).model_validate({**dict(settings), **changes})
+    except ValidationError as error:
+        raise SettingsError(mistakes(error, type(settings))) from None
 
 
 def _parse(
     settings: TaskSettings, overrides: Sequence[str], options: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
     """What overrides and options say, by key, and their mistakes. Bounds are left to the settings themselves."""
-    fields = {field.name: (field, hint) for field, hint in _fields(type(settings))}
+    cls = type(settings)
+    fields, hints = cls.model_fields, get_type_hints(cls, include_extras=True)
     values: dict[str, Any] = {key: value for key, value in options.items() if key in fields}
-    mistakes = [f"--{key}: this task has none" for key in options if key not in fields]
+    lines = [f"--{key}: this task has none" for key in options if key not in fields]
     seen = set()
     for override in overrides:
         key, equals, text = (part.strip() for part in override.partition("="))
         if not equals:
-            mistakes.append(f"{shown(override)}: must be KEY=VALUE")
+            lines.append(f"{shown(override)}: must be KEY=VALUE")
             continue
+        key = cls.aliases.get(key, key)
+        text = cls.value_aliases.get(key, {}).get(text, text)
         if key not in fields:
-            mistakes.append(_no_such_key(key, fields))
+            lines.append(no_such_key(key, fields))
             continue
         if key in seen:
-            mistakes.append(f"{key}: given twice")
+            lines.append(f"{key}: given twice")
         seen.add(key)
-        field, hint = fields[key]
-        if option := field.metadata["option"]:
-            mistakes.append(f"{key}: not a KEY; give {option} {as_text(text)}")
+        extra = _extra(fields[key])
+        if option := extra["option"]:
+            lines.append(f"{key}: not a KEY; give {option} {as_text(text)}")
             continue
         try:
-            values[key] = _value(text, hint, may_be_none=field.metadata["cells"] == CELLS)
-        except Unfit as unfit:
-            mistakes.append(f"{key}: {unfit}")
-    return values, mistakes
-
-
-def _no_such_key(key: str, keys: Iterable[str]) -> str:
-    name = key if key.isidentifier() and len(key) <= 60 else shown(key)
-    return f"{name}: no such key" + (_nearest(key.replace("-", "_"), keys) or f"; there are {', '.join(keys)}")
-
-
-def _nearest(text: str, choices: Iterable[str]) -> str:
-    near = difflib.get_close_matches(text.lower()[:60], choices, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else ""
+            values[key] = _value(text, hints[key], may_be_none=len(extra["cells"]) == len(CELLS))
+        except ValueError as error:
+            lines.append(f"{key}: {error}")
+    return values, lines
 
 
 def _value(text: str, hint: Any, may_be_none: bool) -> Any:
-    """The text behind = as the type of its key."""
+    """The text behind = as the type of its key; ValueError with what it must be."""
     kinds = [kind for kind in alternatives(hint) if may_be_none or kind is not NoneType]
     if NoneType in kinds and text.lower() == "none":
         return None
@@ -358,11 +333,11 @@ def _value(text: str, hint: Any, may_be_none: bool) -> Any:
         if kind in (int, float) and (number := _number(text, kind)) is not None:
             return number
         if get_origin(kind) is tuple:
-            numbers = [_number(part, get_args(kind)[0]) for part in text.split(",")]
+            numbers = [_number(part, int) for part in text.split(",")]
             if None not in numbers:
                 return tuple(numbers)
     expected = " or ".join(describe_type(kind) for kind in kinds)
-    raise Unfit(f"must be {expected}, got {shown(text)}{_nearest(text, choices)}")
+    raise ValueError(f"must be {expected}, got {shown(text)}{did_you_mean(text, choices) if choices else ''}")
 
 
 def _number(text: str, kind: type) -> float | int | None:
@@ -373,5 +348,5 @@ def _number(text: str, kind: type) -> float | int | None:
     number = float(text)
     if kind is float:
         return number if math.isfinite(number) else None
-    # 1e4 and 5.0 are whole as well, 1e-4 is not. Below LARGEST, floats hold every whole number.
-    return int(number) if abs(number) < LARGEST and number.is_integer() else None
+    # 1e4 and 5.0 are integers as well, 1e-4 is not. Below this limit floats hold every integer.
+    return int(number) if abs(number) < LARGEST_INTEGER and number.is_integer() else None

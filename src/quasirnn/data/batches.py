@@ -1,0 +1,177 @@
+"""Batches of sequences of similar length, with their true lengths: little is spent on padding, and nothing is cut.
+
+A batch is a dictionary of tensors. A task says how rows become one (its `collate`); which rows those are is decided here.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from quasirnn.errors import DataError
+
+# Training sorts by length within pools of about so many batches: more is less padding, and less of a shuffle.
+POOL = 200
+
+Batch = dict[str, Tensor]
+Collate = Callable[[np.ndarray], Batch]
+
+
+class LengthBatches:
+    """Training batches of rows of similar length, each row once in an epoch, drawn anew from (seed, epoch).
+
+    The rows are shuffled and dealt into pools of about `pool` batches; each pool is sorted by length and cut into
+    batches, and the batches of all pools are shuffled. N rows are divided evenly over ceil(N / batch_size) batches, so
+    that none is left over and none is tiny: all have batch_size rows or a few less, at most one apart.
+
+    Of several ranks each has every world_size-th row of a batch, so that the ranks together have the batch of one
+    process, the same number of batches, and about the same work. Every rank has a row of every batch.
+
+    >>> sequences = [torch.ones(length, dtype=torch.int64) for length in (3, 1, 2, 4)]
+    >>> batches = LengthBatches(lengths_of(sequences), 2, lambda rows: pad("tokens", sequences, rows, 0))
+    >>> [sorted(batch["tokens_lengths"].tolist()) for batch in batches.epoch(0)]
+    [[1, 2], [3, 4]]
+
+    Args:
+        lengths: (N,), of whatever the rows are: what they are sorted by.
+        batch_size: B, over all ranks.
+        collate: makes a batch of the rows with some numbers.
+        seed: of the order.
+        rank: which share of every batch is read here, 0 to world_size - 1.
+        world_size: over how many ranks batches are divided.
+        pool: batches that are sorted together.
+    """
+
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        batch_size: int,
+        collate: Collate,
+        *,
+        seed: int = 1,
+        rank: int = 0,
+        world_size: int = 1,
+        pool: int = POOL,
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"LengthBatches: batch_size must be at least 1, got {batch_size}")
+        if not 0 <= rank < world_size:
+            raise ValueError(f"LengthBatches: rank must be 0 to world_size - 1 = {world_size - 1}, got {rank}")
+        if not len(lengths):
+            raise ValueError("LengthBatches: there are no sequences")
+        if not lengths.min() > 0:
+            raise ValueError(
+                f"LengthBatches: every sequence must have a token, sequence number {int(lengths.argmin())} has none"
+            )
+        if min(batch_size, len(lengths)) < world_size:
+            raise DataError(
+                f"LengthBatches: {len(lengths)} sequences in batches of {batch_size} cannot be divided over "
+                f"{world_size} ranks; every rank needs a row of every batch. A larger batch_size?"
+            )
+        # The second where a batch would be smaller than the number of ranks: it has a few rows more instead.
+        self._steps = min(-(-len(lengths) // batch_size), len(lengths) // world_size)
+        self._lengths, self._collate = lengths, collate
+        self._seed, self._rank, self._world_size = seed, rank, world_size
+        # Batch number n of the sorted pools is rows borders[n] to borders[n + 1].
+        self._borders = [len(lengths) * number // self._steps for number in range(self._steps + 1)]
+        pools = max(1, round(self._steps / pool))
+        self._pools = [self._borders[self._steps * number // pools] for number in range(pools + 1)]
+
+    def __len__(self) -> int:
+        """Batches in an epoch, the same on every rank."""
+        return self._steps
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """This rank's batches of an epoch from number `start` on; they do not depend on what was read before.
+
+        Torch's random state is left as it is. `start` = len(self) is the end of the epoch and gives nothing.
+        """
+        if not 0 <= start <= self._steps:
+            raise ValueError(
+                f"LengthBatches: an epoch has {self._steps} batches, so start must be 0 to {self._steps}, got {start}"
+            )
+        return (self._collate(rows[self._rank :: self._world_size]) for rows in self.order(epoch)[start:])
+
+    def order(self, epoch: int) -> list[np.ndarray]:
+        """The rows of every batch of an epoch, over all ranks."""
+        # Raw numbers of a named generator: their order is the same in every release, as a shuffle's might not be.
+        digest = hashlib.sha256(f"{self._seed} {epoch}".encode()).digest()
+        draw = np.random.PCG64(int.from_bytes(digest, "big")).random_raw
+        shuffled = np.argsort(draw(len(self._lengths)), kind="stable")
+        pools = [shuffled[first:last] for first, last in pairwise(self._pools)]
+        by_length = np.concatenate([pool[np.argsort(self._lengths[pool], kind="stable")] for pool in pools])
+        batches = [by_length[first:last] for first, last in pairwise(self._borders)]
+        return [batches[number] for number in np.argsort(draw(self._steps), kind="stable")]
+
+
+class EvaluationBatches:
+    """Batches for a figure, or for texts to work on: all sequences sorted by length, and results put back in order.
+
+    >>> sequences = [torch.ones(length, dtype=torch.int64) for length in (3, 1, 2)]
+    >>> batches = EvaluationBatches(lengths_of(sequences), lambda rows: pad("tokens", sequences, rows, 0), batch_size=2)
+    >>> results = [batch["tokens_lengths"] for batch in batches]
+    >>> results, batches.restore(results)
+    ([tensor([1, 2]), tensor([3])], tensor([3, 1, 2]))
+
+    Args:
+        lengths, collate: as of `LengthBatches`.
+        batch_size: the most rows of a batch.
+        max_tokens: the most tokens of a batch, padding included, whatever its rows; one sequence may have more.
+    """
+
+    def __init__(
+        self, lengths: np.ndarray, collate: Collate, *, batch_size: int, max_tokens: int | None = None
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"EvaluationBatches: batch_size must be at least 1, got {batch_size}")
+        self._collate = collate
+        self._order = np.argsort(lengths, kind="stable")
+        borders = [0]
+        for place, row in enumerate(self._order):
+            rows = place - borders[-1] + 1
+            # Sorted, so that this row is the longest yet.
+            if rows > batch_size or (max_tokens is not None and rows > 1 and rows * lengths[row] > max_tokens):
+                borders.append(place)
+        self.rows = [self._order[first:last] for first, last in pairwise([*borders, len(lengths)]) if last > first]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(self._collate, self.rows)
+
+    def restore(self, results: Sequence[Tensor]) -> Tensor:
+        """What each batch gave, (B, ...), as one tensor (N, ...) in the order of the sequences."""
+        in_order = torch.cat(list(results))
+        restored = torch.empty_like(in_order)
+        restored[torch.from_numpy(self._order).to(restored.device)] = in_order
+        return restored
+
+
+def lengths_of(sequences: Sequence[Tensor], max_length: int | None = None) -> np.ndarray:
+    """(N,): how many tokens of each sequence are read."""
+    lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+    return lengths if max_length is None else lengths.clip(max=max_length)
+
+
+def pad(name: str, sequences: Sequence[Tensor], rows: np.ndarray, padding: int, max_length: int | None = None) -> Batch:
+    """Some sequences as columns of one tensor NAME, (T, B), padded at the end, and NAME_lengths, (B,)."""
+    chosen = [sequences[row][:max_length] for row in rows]
+    return {
+        name: pad_sequence(chosen, padding_value=padding),
+        f"{name}_lengths": torch.tensor([len(each) for each in chosen]),
+    }
+
+
+def to_device(batch: Batch, device: torch.device | str) -> Batch:
+    return {name: tensor.to(device) for name, tensor in batch.items()}
+
+
+def padding_share(lengths: Mapping[str, np.ndarray], batches: Sequence[np.ndarray]) -> float:
+    """How much of some batches is padding; every row has a sequence of each of the given lengths."""
+    padded = sum(len(rows) * int(each[rows].max()) for rows in batches for each in lengths.values())
+    return 1 - sum(int(each[rows].sum()) for rows in batches for each in lengths.values()) / padded
