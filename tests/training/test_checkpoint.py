@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from quasirnn.training.files import WriteError
+from quasirnn.training.state import State
 
 from quasirnn.training import Plan, World
 from quasirnn.training.checkpoint import CheckpointError, Checkpoints, _checksum
-from quasirnn.training.files import WriteError
-from quasirnn.training.state import State
 from training.disk import Disk, no_space, read_only
 from training.tiny import PLAN, hashes, newest, run, series
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from quasirnn.training.files import WriteError
+from quasirnn.errors import WriteError
 from quasirnn.training.metrics import Metrics, read_metrics
 
 

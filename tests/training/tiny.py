@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from quasirnn import QRNN
+from quasirnn.files import tensor_bytes, write_bytes
 from quasirnn.training import Observer, Outcome, Plan, World, read_metrics, train
-from quasirnn.training.files import write_safetensors
-from quasirnn.training.optimisation import adamw, hold_then_decay
+from quasirnn.training.optimizers import adamw
+from quasirnn.training.schedule import hold_then_decay
 
 VOCABULARY, HIDDEN, WINDOW, STREAMS = 11, 8, 4, 4
 PLAN: dict[str, Any] = {"epochs": 2, "checkpoint_every": 3, "clip_norm": 1.0, "l2": 1e-3, "log_every": 1}
@@ -88,7 +89,7 @@ class TinyLearner:
         return {"loss": loss, "perplexity": math.exp(min(loss, 100))}
 
     def save_best(self, model: nn.Module) -> None:
-        write_safetensors(self.folder / "model.safetensors", model.state_dict())
+        write_bytes(self.folder / "model.safetensors", tensor_bytes(model.state_dict()))
 
 
 def run(

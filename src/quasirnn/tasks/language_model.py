@@ -17,7 +17,7 @@ from quasirnn.tasks.optimising import optimizer_of, schedule_of
 from quasirnn.tasks.run_folder import Run, RunError
 from quasirnn.tasks.training_run import Task, preset_for
 from quasirnn.training.learner import Carried, Tick
-from quasirnn.training.optimisation import Schedule
+from quasirnn.training.schedule import Schedule
 from quasirnn.training.world import World
 
 # Validation while training reads this many streams side by side, each warmed with so many tokens before its part:

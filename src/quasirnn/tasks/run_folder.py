@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import nn
 
+from quasirnn import files
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models import pretrained
 from quasirnn.models.checked_files import ModelFileError, check_file, read_json, read_text
@@ -39,7 +40,6 @@ from quasirnn.tasks.settings import (
     from_json,
     to_json,
 )
-from quasirnn.training import files
 from quasirnn.training.metrics import read_metrics
 
 TASKS = ("sentiment", "language-model", "translation")
@@ -210,7 +210,9 @@ class Run:
 
     def save_model(self, model: nn.Module) -> None:
         """Write `model.safetensors`: the old or the new one, whole, whenever the machine stops."""
-        with files.writing(self.weights, files.kept_file(self.weights)):
+        with files.writing(
+            self.weights, "the former file is untouched" if self.weights.exists() else "there was no such file before"
+        ):
             pretrained.save_weights(model, self.weights)
 
     def _training(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from quasirnn.tasks.run_folder import Run
 from quasirnn.tasks.sentiment_settings import PRESETS, SentimentSettings
 from quasirnn.tasks.training_run import Task, preset_for
 from quasirnn.training.learner import Carried, Tick
-from quasirnn.training.optimisation import Schedule
+from quasirnn.training.schedule import Schedule
 from quasirnn.training.world import World
 
 EMBEDDING_SIZE = 100  # without --vectors

@@ -20,9 +20,9 @@ from quasirnn.tasks.run_folder import Run, RunError, Training
 from quasirnn.tasks.settings import Preset, TaskSettings, apply_overrides
 from quasirnn.training.engine import train as run_engine
 from quasirnn.training.learner import Learner
-from quasirnn.training.optimisation import Schedule
 from quasirnn.training.plan import Outcome, Plan
 from quasirnn.training.progress import Observer
+from quasirnn.training.schedule import Schedule
 from quasirnn.training.world import World
 
 S = TypeVar("S", bound=TaskSettings)

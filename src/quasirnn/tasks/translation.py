@@ -20,7 +20,7 @@ from quasirnn.tasks.translation_decoding import Decoder
 from quasirnn.tasks.translation_scores import score
 from quasirnn.tasks.translation_settings import PRESETS, TranslationSettings
 from quasirnn.training.learner import Carried, Tick
-from quasirnn.training.optimisation import Schedule
+from quasirnn.training.schedule import Schedule
 from quasirnn.training.world import World
 
 # Pairs that are read at once when nothing is learned.
