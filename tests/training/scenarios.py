@@ -28,7 +28,7 @@ def signal_to_the_second(folder: Path, rank: int) -> str:
             os.kill(os.getpid(), signal.SIGTERM)
 
     outcome = run(folder, before_batch=before_batch)
-    return f"{outcome.reason} {outcome.step}, then {run(folder, resume=True).reason}"
+    return f"{outcome.reason} {outcome.signal} at step {outcome.step}, then {run(folder, resume=True).reason}"
 
 
 def nan_on_the_second(folder: Path, rank: int) -> str:

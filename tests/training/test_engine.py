@@ -238,7 +238,7 @@ def test_the_observer_hears_of_every_step_and_nothing_is_printed(tmp_path, capfd
     listener = Listener()
     run(tmp_path, observer=listener, resume=True)
     (note,) = listener.notes
-    assert note.endswith("model.safetensors: No such file or directory; resuming from step-000000009")
+    assert note.endswith("model.safetensors: no such file; resuming from step-000000009")
     assert capfd.readouterr() == ("", "")
 
 
