@@ -127,7 +127,7 @@ DAMAGES = {
     "state.json: stale missing": change_state(lambda content: content["state"].pop("stale")),
     "carried: missing": change_state(lambda content: content.pop("carried")),
     "carried: must be at least 0, got -1": change_state(lambda content: content.update(carried=-1)),
-    "size: missing": change_state(lambda content: content["files"].pop("rank-0.safetensors")),
+    "state.json: rank-0.safetensors missing": change_state(lambda content: content["files"].pop("rank-0.safetensors")),
     "param_groups: must be": change_state(lambda content: content["optimizer"].update(param_groups=[1])),
     "scale: must be at most": scaler_with(scale=1e39),
     "backoff_factor: must be below 1": scaler_with(backoff_factor=1),

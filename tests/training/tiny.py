@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from quasirnn import QRNN
 from quasirnn.files import tensor_bytes, write_bytes
-from quasirnn.training import Observer, Outcome, Plan, World, read_metrics, train
+from quasirnn.training import Observer, Outcome, Plan, RunLock, World, read_metrics, train
 from quasirnn.training.optimizers import adamw
 from quasirnn.training.schedule import hold_then_decay
 
@@ -93,15 +93,21 @@ class TinyLearner:
 
 
 def run(
-    folder: Path, *, plan: Plan | None = None, resume: bool = False, observer: Observer | None = None, **kwargs: Any
+    folder: Path,
+    *,
+    plan: Plan | None = None,
+    resume: bool = False,
+    observer: Observer | None = None,
+    lock: RunLock | None = None,
+    **kwargs: Any,
 ) -> Outcome:
     """Train the tiny model with AdamW, whose state has tensors and numbers."""
     world = World(cpu=True)
     learner = kwargs.pop("learner", None) or TinyLearner(folder, rank=world.rank, ranks=world.size, **kwargs)
     optimizer = adamw(learner.model, learning_rate=0.02)
     schedule = hold_then_decay(1, 0.5)
-    plan = plan or Plan(**PLAN)
-    return train(learner, optimizer, plan, folder, schedule=schedule, world=world, resume=resume, observer=observer)
+    options = {"schedule": schedule, "world": world, "resume": resume, "observer": observer, "lock": lock}
+    return train(learner, optimizer, plan or Plan(**PLAN), folder, **options)
 
 
 def newest(folder: Path) -> Path:

@@ -304,7 +304,10 @@ def _read(path: Path, world: World, notes: list[str]) -> Loaded:
                 f"resume with {file.world_size} (torchrun --nproc-per-node), or start a new run"
             )
         for name in _file_names(world.size):
-            _check_content(path / name, parse(Fingerprint, file.files.get(name, {})))
+            if name not in file.files:
+                raise ValueError(f"state.json: {name} missing")
+            _check_content(path / name, parse(Fingerprint, file.files[name]))
+        # State has defaults for a new run; a checkpoint has all values.
         if missing := State.model_fields.keys() - file.state.keys():
             raise ValueError(f"state.json: {some(sorted(missing))} missing")
         values = Values(
