@@ -20,7 +20,8 @@ from quasirnn.models.recurrent import recurrent
 from quasirnn.tasks.language_model import LANGUAGE_MODEL
 from quasirnn.tasks.settings import Preset, SettingsError, TaskSettings
 from quasirnn.tasks.training_run import Request, Task
-from quasirnn.training.optimisation import constant, sgd
+from quasirnn.training.optimizers import sgd
+from quasirnn.training.schedule import constant
 from tasks.tiny_language_model import KEYS, train_tiny, write_texts
 
 PLAN = PLANS["task"][1]

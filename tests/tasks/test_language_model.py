@@ -23,7 +23,7 @@ from quasirnn.tasks.language_model import (
 from quasirnn.tasks.language_model_settings import DEMO, FAST, PAPER, PRESETS
 from quasirnn.tasks.run_folder import RunError
 from quasirnn.tasks.settings import CELLS, SettingsError, apply_overrides
-from quasirnn.training.optimisation import Moment
+from quasirnn.training.schedule import StepInfo
 from tasks.tiny_language_model import KEYS, write_texts
 
 VOCABULARY = 11
@@ -190,7 +190,7 @@ def test_the_papers_learning_rate():
     prepared = object.__new__(PreparedLanguageModel)
     prepared.settings = PAPER.for_cell("qrnn")
     rate = prepared.schedule()
-    rates = [rate(Moment(step=0, epoch=epoch, steps_per_epoch=443, total_steps=72 * 443)) for epoch in range(72)]
+    rates = [rate(StepInfo(step=0, epoch=epoch, steps_per_epoch=443, total_steps=72 * 443)) for epoch in range(72)]
     assert rates[:6] == [1.0] * 6
     assert rates[6:] == pytest.approx([0.95**n for n in range(1, 67)])
 
@@ -225,7 +225,7 @@ def test_every_preset_can_be_built(texts, preset, cell):
     optimizer, rate = prepared.optimizer(), prepared.schedule()
     assert type(optimizer).__name__.lower() == settings.optimizer
     assert optimizer.param_groups[0]["lr"] == settings.learning_rate
-    assert 0 < rate(Moment(step=0, epoch=0, steps_per_epoch=10, total_steps=100)) <= 1
+    assert 0 < rate(StepInfo(step=0, epoch=0, steps_per_epoch=10, total_steps=100)) <= 1
     if settings.unigram_start:
         counts = torch.bincount(prepared.train, minlength=len(prepared.vocabulary))
         assert torch.equal(model.softmax.bias.argsort(), counts.clamp(min=1).log().argsort())

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from quasirnn import files
 from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.errors import WriteError
 from quasirnn.models import LanguageModel
 from quasirnn.tasks import run_folder
 from quasirnn.tasks.run_folder import RunError, Training, check_new, create, default_path, open_run, resumed, task_of
 from quasirnn.tasks.settings import SettingsError, TaskSettings, setting
-from quasirnn.training import files
-from quasirnn.training.files import WriteError
 
 
 @dataclass(frozen=True, kw_only=True)

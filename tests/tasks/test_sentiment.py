@@ -17,7 +17,7 @@ from quasirnn.tasks import sentiment as task
 from quasirnn.tasks.sentiment import SENTIMENT, PreparedSentiment, SentimentLearner, build, judge
 from quasirnn.tasks.sentiment_settings import FAST, PAPER, PRESETS
 from quasirnn.tasks.settings import CELLS, SettingsError, apply_overrides
-from quasirnn.training.optimisation import Moment
+from quasirnn.training.schedule import StepInfo
 from tasks.tiny_sentiment import THREE, TWO, keys, labelled_rows, write_labelled, write_rows, write_vectors
 
 WORDS, PADDING = 11, 0
@@ -155,7 +155,7 @@ def test_the_papers_preset_is_the_paper():
     prepared.settings, prepared.model = settings, lively_model()
     (group,) = prepared.optimizer().param_groups
     assert (group["lr"], group["alpha"], group["eps"], group["momentum"]) == (1e-3, 0.9, 1e-8, 0)
-    assert prepared.schedule()(Moment(step=9000, epoch=9, steps_per_epoch=938, total_steps=9380)) == 1.0
+    assert prepared.schedule()(StepInfo(step=9000, epoch=9, steps_per_epoch=938, total_steps=9380)) == 1.0
 
 
 def test_what_the_papers_preset_sets_has_a_note_of_where_it_is_from():
@@ -194,7 +194,7 @@ def test_every_preset_can_be_built(texts, preset, cell):
     optimizer, rate = prepared.optimizer(), prepared.schedule()
     assert type(optimizer).__name__.lower() == settings.optimizer
     assert optimizer.param_groups[0]["lr"] == settings.learning_rate
-    assert 0 < rate(Moment(step=0, epoch=0, steps_per_epoch=10, total_steps=100)) <= 1
+    assert 0 < rate(StepInfo(step=0, epoch=0, steps_per_epoch=10, total_steps=100)) <= 1
 
 
 def test_the_same_seed_builds_the_same_weights():

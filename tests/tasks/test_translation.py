@@ -18,7 +18,7 @@ from quasirnn.tasks.settings import CELLS, SettingsError, apply_overrides
 from quasirnn.tasks.translation import TRANSLATION, PreparedTranslation, TranslationLearner, build, loss_per_character
 from quasirnn.tasks.translation_decoding import ALPHA, BEAM, LONGER, Decoder, Translation
 from quasirnn.tasks.translation_settings import FAST, PAPER, PRESETS
-from quasirnn.training.optimisation import Moment
+from quasirnn.training.schedule import StepInfo
 from tasks.tiny_translation import NOTES, keys, paired_rows, write_paired, write_pairs
 
 
@@ -93,7 +93,7 @@ def test_the_papers_preset_is_the_paper():
     assert type(optimizer) is torch.optim.Adam
     for group in optimizer.param_groups:
         assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (1e-3, (0.9, 0.999), 1e-8, 0)
-    assert prepared.schedule()(Moment(step=9000, epoch=9, steps_per_epoch=938, total_steps=9380)) == 1.0
+    assert prepared.schedule()(StepInfo(step=9000, epoch=9, steps_per_epoch=938, total_steps=9380)) == 1.0
     # Section 3.3, and the appendix.
     assert (BEAM, ALPHA, LONGER) == (8, 0.6, 5)
 
@@ -138,7 +138,7 @@ def test_every_preset_can_be_built(pairs, preset, cell):
     optimizer, rate = prepared.optimizer(), prepared.schedule()
     assert type(optimizer).__name__.lower() == settings.optimizer
     assert optimizer.param_groups[0]["lr"] == settings.learning_rate
-    assert 0 < rate(Moment(step=0, epoch=0, steps_per_epoch=10, total_steps=100)) <= 1
+    assert 0 < rate(StepInfo(step=0, epoch=0, steps_per_epoch=10, total_steps=100)) <= 1
 
 
 def test_the_same_seed_builds_the_same_weights(pairs):

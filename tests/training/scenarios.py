@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from quasirnn.training import BadLoss, RankFailed, World, WriteError, checkpoint, journal
+from quasirnn.training import BadLoss, RankFailed, World, WriteError, checkpoint, run_log
 from training.tiny import TinyLearner, run
 
 
@@ -28,7 +28,7 @@ def signal_to_the_second(folder: Path, rank: int) -> str:
             os.kill(os.getpid(), signal.SIGTERM)
 
     outcome = run(folder, before_batch=before_batch)
-    return f"{outcome.reason} {outcome.step}, then {run(folder, resume=True).reason}"
+    return f"{outcome.reason} {outcome.signal} at step {outcome.step}, then {run(folder, resume=True).reason}"
 
 
 def nan_on_the_second(folder: Path, rank: int) -> str:
@@ -61,19 +61,19 @@ def no_space_on_the_second(folder: Path, rank: int) -> str:
 
 def no_space_for_records(folder: Path, rank: int) -> str:
     """The first process, the only one that writes records, finds no space for that of step 2."""
-    add = journal.Metrics.add
+    add = run_log.Metrics.add
 
-    def failing(self: journal.Metrics, record: dict) -> None:
+    def failing(self: run_log.Metrics, record: dict) -> None:
         if record["step"] == 2:
             self._file.close()
             self._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
         add(self, record)
 
-    journal.Metrics.add = failing
+    run_log.Metrics.add = failing
     try:
         return run(folder).reason
     finally:
-        journal.Metrics.add = add
+        run_log.Metrics.add = add
 
 
 def error_in_the_validation(folder: Path, rank: int) -> str:

@@ -3,21 +3,21 @@
 import json
 import os
 import shutil
-from dataclasses import replace
 
 import pytest
 import torch
 
+from quasirnn.errors import CheckpointError, WriteError
 from quasirnn.training import Plan, World
-from quasirnn.training.checkpoint import CheckpointError, Checkpoints, _checksum
-from quasirnn.training.files import WriteError
-from quasirnn.training.state import State
+from quasirnn.training.checkpoint import Checkpoints, OptimizerValues, Values, checksum
+from quasirnn.training.plan import State
 from training.disk import Disk, no_space, read_only
 from training.tiny import PLAN, hashes, newest, run, series
 
 MODEL = {"weight": torch.arange(6.0).view(2, 3), "half": torch.ones(2, dtype=torch.bfloat16)}
 OPTIMIZER = {"0.step": torch.tensor(3.0)}
 OWN = {"random.cpu": torch.arange(9, dtype=torch.uint8)}
+SCALER = {"scale": 2.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000, "_growth_tracker": 3}
 
 
 @pytest.fixture
@@ -26,8 +26,13 @@ def checkpoints(tmp_path):
 
 
 def save(checkpoints, step):
-    state = State(step=step, epoch=1, position=2, best=0.1, minutes=1 / 3)
-    return checkpoints.save(state, {"further": [1, None]}, MODEL, OPTIMIZER, OWN)
+    return checkpoints.save(values(step), MODEL, OPTIMIZER, OWN)
+
+
+def values(step):
+    state = State(step=step, epoch=1, position=2, best=1e-17, minutes=1 / 3)
+    groups = OptimizerValues(state={}, param_groups=[{"lr": 0.1, "fused": None, "params": [0]}])
+    return Values(state, steps_per_epoch=5, optimizer=groups, scaler=SCALER, carried=2)
 
 
 def names(checkpoints):
@@ -38,8 +43,7 @@ def test_what_is_read_is_what_was_written(checkpoints):
     assert checkpoints.load_newest() is None
     save(checkpoints, 7)
     loaded = checkpoints.load_newest()
-    assert loaded.state == State(step=7, epoch=1, position=2, best=0.1, minutes=1 / 3)
-    assert loaded.extra["further"] == [1, None]
+    assert loaded.values == values(7)
     for mine, stored in ((MODEL, loaded.model), (OPTIMIZER, loaded.optimizer), (OWN, loaded.own)):
         assert mine.keys() == stored.keys()
         assert all(torch.equal(mine[name], stored[name]) and mine[name].dtype == stored[name].dtype for name in mine)
@@ -78,34 +82,56 @@ def flip_a_bit(folder):
     (folder / "optimizer.safetensors").write_bytes(data)
 
 
-def change_state(change, checksum=True):
+def change_state(change, right_checksum=True):
     """Another content of state.json, with the checksum that belongs to it or without."""
 
     def damage(folder):
         content = json.loads((folder / "state.json").read_text())
         change(content)
-        if checksum:
-            content["checksum"] = _checksum(content)
+        if right_checksum:
+            content["checksum"] = checksum(content)
         (folder / "state.json").write_text(json.dumps(content))
 
     return damage
 
 
+def replace_by_pipe(folder):
+    (folder / "model.safetensors").unlink()
+    os.mkfifo(folder / "model.safetensors")
+
+
+def state_with(**changes):
+    return change_state(lambda content: content["state"].update(changes))
+
+
+def scaler_with(**changes):
+    return change_state(lambda content: content["scaler"].update(changes))
+
+
 DAMAGES = {
     "model.safetensors has 50 bytes instead of": truncate,
     "optimizer.safetensors is not what was written": flip_a_bit,
-    "rank-0.safetensors: No such file": lambda folder: (folder / "rank-0.safetensors").unlink(),
-    "state.json: No such file": lambda folder: (folder / "state.json").unlink(),
-    "Expecting value": lambda folder: (folder / "state.json").write_text(""),
-    "is not the state of a run": lambda folder: (folder / "state.json").write_text("[]"),
+    "model.safetensors: not a file": replace_by_pipe,
+    "rank-0.safetensors: no such file": lambda folder: (folder / "rank-0.safetensors").unlink(),
+    "state.json: no such file": lambda folder: (folder / "state.json").unlink(),
+    "state.json: not sound JSON: Expecting value": lambda folder: (folder / "state.json").write_text(""),
+    "state.json: must hold one JSON object": lambda folder: (folder / "state.json").write_text("[]"),
     "recursion": lambda folder: (folder / "state.json").write_text("[" * 100_000),
     "can't decode": lambda folder: (folder / "state.json").write_bytes(b'{"\xff'),
-    "state.json is not what was written": change_state(lambda content: content["state"].update(step=8), checksum=False),
-    "state.json: step is 'seven'": change_state(lambda content: content["state"].update(step="seven")),
-    "state.json: epoch is True": change_state(lambda content: content["state"].update(epoch=True)),
-    "state.json: minutes is None": change_state(lambda content: content["state"].update(minutes=None)),
-    "state.json lacks 'stale'": change_state(lambda content: content["state"].pop("stale")),
-    "state.json lacks 'rank-0.safetensors'": change_state(lambda content: content["files"].pop("rank-0.safetensors")),
+    "state.json is not what was written": change_state(lambda content: content["state"].update(step=8), False),
+    "step: must be an integer, got 'seven'": state_with(step="seven"),
+    "step: must be at least 0, got -1": state_with(step=-1),
+    "epoch: must be an integer, got True": state_with(epoch=True),
+    "minutes: must be a number, got None": state_with(minutes=None),
+    "further: no such key": state_with(further=1),
+    "state.json: stale missing": change_state(lambda content: content["state"].pop("stale")),
+    "carried: missing": change_state(lambda content: content.pop("carried")),
+    "carried: must be at least 0, got -1": change_state(lambda content: content.update(carried=-1)),
+    "state.json: rank-0.safetensors missing": change_state(lambda content: content["files"].pop("rank-0.safetensors")),
+    "param_groups: must be": change_state(lambda content: content["optimizer"].update(param_groups=[1])),
+    "scale: must be at most": scaler_with(scale=1e39),
+    "backoff_factor: must be below 1": scaler_with(backoff_factor=1),
+    "_growth_tracker: ": scaler_with(_growth_tracker=2**31),
 }
 
 
@@ -115,7 +141,7 @@ def test_guarantee_crash_safe_training_passes_over_a_broken_checkpoint(checkpoin
     broken = save(checkpoints, 6)
     DAMAGES[reason](broken)
     loaded = checkpoints.load_newest()
-    assert loaded.state.step == 3
+    assert loaded.values.state.step == 3
     (note,) = loaded.notes
     assert note.startswith(f"{broken} cannot be used: ")
     assert reason in note
@@ -124,7 +150,7 @@ def test_guarantee_crash_safe_training_passes_over_a_broken_checkpoint(checkpoin
     # When the run comes to that step again, the broken one makes way; the good one stays until then.
     save(checkpoints, 6)
     assert names(checkpoints) == ["step-000000003", "step-000000006"]
-    assert checkpoints.load_newest().state.step == 6
+    assert checkpoints.load_newest().values.state.step == 6
 
 
 def test_a_broken_newer_one_goes_with_the_next_save(checkpoints):
@@ -205,14 +231,14 @@ def test_the_state_of_another_model_or_of_other_data_is_an_error_of_one_line(tmp
         learner.model.decoder.bias = torch.nn.Parameter(torch.zeros(3))
         return learner
 
-    with pytest.raises(CheckpointError, match=r"decoder.bias has the shape \[11\] there and \[3\] here"):
+    with pytest.raises(CheckpointError, match=r"decoder.bias has the shape \[11\] in the checkpoint and \[3\] here"):
         run(tmp_path, learner=another_model(), resume=True)
 
 
 def test_an_earlier_run_is_not_written_over(tmp_path):
     run(tmp_path)
     before = newest(tmp_path).stat()
-    with pytest.raises(CheckpointError, match="is of an earlier run: resume it, or take another folder"):
+    with pytest.raises(CheckpointError, match="is of an earlier run: resume it, or use another folder"):
         run(tmp_path)
     assert newest(tmp_path).stat() == before
 
@@ -225,7 +251,3 @@ def test_a_broken_newest_checkpoint_is_noted_and_the_run_still_ends_the_same(tmp
     run(broken, resume=True)
     assert hashes(broken) == hashes(whole)
     assert series(broken) == series(whole)
-
-
-def test_state_copies_by_value():
-    assert State.from_json(json.loads(json.dumps(replace(State(), best=1e-17).as_json()))).best == 1e-17

@@ -8,8 +8,8 @@ import torch
 from accelerate.state import AcceleratorState
 from torch import nn
 
-from quasirnn.training import BadLoss, Observer, Plan, World, WriteError, journal, read_metrics, train
-from quasirnn.training.optimisation import adamw, sgd
+from quasirnn.training import BadLoss, Observer, Plan, World, WriteError, read_metrics, run_log, train
+from quasirnn.training.optimizers import adamw, sgd
 from training.tiny import PLAN, TinyLearner, hashes, newest, run, series
 
 
@@ -159,7 +159,7 @@ def test_the_end_in_the_middle_of_an_epoch_is_validated(tmp_path):
 def test_minutes_count_across_resumes(tmp_path, monkeypatch):
     """A clock that a batch moves on by a minute, and a validation not at all."""
     now = [100.0]
-    monkeypatch.setattr(journal.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(run_log.time, "monotonic", lambda: now[0])
 
     def minute(epoch, number):
         now[0] += 60
@@ -238,7 +238,7 @@ def test_the_observer_hears_of_every_step_and_nothing_is_printed(tmp_path, capfd
     listener = Listener()
     run(tmp_path, observer=listener, resume=True)
     (note,) = listener.notes
-    assert note.endswith("model.safetensors: No such file or directory; resuming from step-000000009")
+    assert note.endswith("model.safetensors: no such file; resuming from step-000000009")
     assert capfd.readouterr() == ("", "")
 
 
@@ -254,7 +254,7 @@ def test_too_few_batches_are_told(tmp_path):
 def test_a_missing_figure_is_told(tmp_path):
     learner = TinyLearner(tmp_path)
     learner.best_by = "accuracy"
-    with pytest.raises(KeyError, match=r"validate gave .*'loss', 'perplexity'.*, but best_by is 'accuracy'"):
+    with pytest.raises(KeyError, match=r"validate returned .*'loss', 'perplexity'.*, but best_by is 'accuracy'"):
         run(tmp_path, learner=learner)
 
 
@@ -272,14 +272,14 @@ def test_guarantee_failing_loudly_when_a_file_is_in_the_folders_place(tmp_path):
 
 
 def test_guarantee_failing_loudly_when_records_cannot_be_written(tmp_path, monkeypatch):
-    opened = journal.Metrics.__init__
+    opened = run_log.Metrics.__init__
 
     def on_a_full_disk(self, path):
         opened(self, path)
         self._file.close()
         self._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
 
-    monkeypatch.setattr(journal.Metrics, "__init__", on_a_full_disk)
+    monkeypatch.setattr(run_log.Metrics, "__init__", on_a_full_disk)
     with pytest.raises(WriteError, match=r"cannot write .*/metrics.jsonl: No space left on device"):
         run(tmp_path)
     assert not (tmp_path / "checkpoint").exists()

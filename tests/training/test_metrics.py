@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from quasirnn.training.files import WriteError
+from quasirnn.errors import WriteError
+from quasirnn.training import metrics
 from quasirnn.training.metrics import Metrics, read_metrics
 
 
@@ -78,6 +79,40 @@ def test_a_new_start_replaces_everything(tmp_path):
     path = tmp_path / "metrics.jsonl"
     write(path, record("start", 0), record("train", 1), record("start", 0), record("train", 2))
     assert [r["step"] for r in read_metrics(path)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [record("resume", step) for step in range(5000)],
+        [record("train", step % 2) for step in range(5000)],
+        [record(event, step) for step in range(2500, 0, -1) for event in ("train", "resume")],
+    ],
+    ids=["resumes", "repetitions", "steps that fall"],
+)
+def test_reading_takes_no_more_than_the_time_of_sorting(tmp_path, monkeypatch, lines):
+    """Counted, not timed: what reading looks at is the records themselves, a few times each."""
+    looks = 0
+
+    class Counted(dict):
+        def __getitem__(self, key):
+            nonlocal looks
+            looks += 1
+            return super().__getitem__(key)
+
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    loads = json.loads
+    monkeypatch.setattr(metrics.json, "loads", lambda line: Counted(loads(line)))
+    assert read_metrics(path)
+    assert looks <= 4 * len(lines)
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"event": [], "step": 1}', '{"event": "train", "step": "1"}'])
+def test_lines_that_are_no_records_are_skipped(tmp_path, line):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f"{line}\n{json.dumps(record('train', 1))}\n")
+    assert read_metrics(path) == [record("train", 1)]
 
 
 def test_a_file_in_the_folders_place_is_told(tmp_path):

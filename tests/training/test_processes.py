@@ -6,6 +6,7 @@ import signal
 import pytest
 from torch import distributed
 
+from quasirnn.errors import CheckpointError
 from training import program
 from training.tiny import hashes, newest, run, series
 
@@ -52,7 +53,7 @@ def test_guarantee_stops_cleanly_on_all_processes_and_resumes_exactly(tmp_path, 
 
 
 def test_guarantee_stops_cleanly_when_one_process_gets_the_signal(folder):
-    result = "signal 7, then finished"
+    result = "signal 15 at step 7, then finished"
     assert results(folder, "signal_to_the_second") == (result, result)
     assert hashes(folder / "signal_to_the_second") == hashes(folder / "whole")
 
@@ -99,5 +100,5 @@ def test_an_error_in_the_validation_reaches_all(folder):
 
 
 def test_another_number_of_processes_is_an_error_of_one_line(folder):
-    with pytest.raises(RuntimeError, match=r"was written by 2 process\(es\), this run has 1: resume with 2"):
+    with pytest.raises(CheckpointError, match=r"was written by 2 process\(es\), this run has 1: resume with 2"):
         run(folder / "whole", resume=True)

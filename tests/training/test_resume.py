@@ -10,6 +10,7 @@ import pytest
 
 from quasirnn.training import Plan
 from quasirnn.training.metrics import read_metrics
+from quasirnn.training.signals import SIGNALS
 from training import program
 from training.disk import Crash, Disk
 from training.tiny import PLAN, TinyLearner, hashes, newest, run, series
@@ -77,17 +78,20 @@ def test_guarantee_crash_safe_training_killed_at_every_write(tmp_path, monkeypat
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("position", range(10))
 def test_guarantee_stops_cleanly_and_resumes_at_any_step(tmp_path, position):
+    sent = SIGNALS[position % 3]
+
     def signal_at(epoch, number):
         if epoch * 5 + number == position:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), sent)
 
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     run(whole)
     outcome = run(stopped, before_batch=signal_at)
     # The signal comes with a batch; that step is still made.
-    assert (outcome.reason, outcome.step) == ("signal", position + 1)
+    assert (outcome.reason, outcome.signal, outcome.step) == ("signal", sent, position + 1)
     assert newest(stopped).name == f"step-{position + 1:09d}"
-    assert run(stopped, resume=True).reason == "finished"
+    resumed = run(stopped, resume=True)
+    assert (resumed.reason, resumed.signal) == ("finished", None)
     assert hashes(stopped) == hashes(whole)
     assert series(stopped) == series(whole)
 
@@ -104,7 +108,7 @@ def test_a_signal_in_a_validation_ends_it_and_the_resumed_run_validates_again(tm
     for steps_made in (5, 0):
         outcome = run(stopped, learner=Interrupted(stopped), resume=True)
         assert (outcome.reason, outcome.step, outcome.steps_made) == ("signal", 5, steps_made)
-        assert outcome.best is None
+        assert (outcome.signal, outcome.best) == (signal.SIGINT, None)
         assert not (stopped / "model.safetensors").exists()
     assert run(stopped, resume=True).reason == "finished"
     assert hashes(stopped) == hashes(whole)

@@ -1,4 +1,4 @@
-"""The first signal is noted, the second one forces."""
+"""The first signal is stored, the second one forces."""
 
 import os
 import signal
@@ -10,19 +10,31 @@ import time
 import pytest
 
 from quasirnn.training import signals
-from quasirnn.training.signals import StopSignals
+from quasirnn.training.signals import SIGNALS, StopSignals
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_noted_and_the_handlers_are_put_back(number):
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_is_stored_and_the_handlers_are_restored(number):
+    before = [signal.getsignal(each) for each in SIGNALS]
     with StopSignals() as stop:
         assert stop.received is None
         os.kill(os.getpid(), number)
         assert stop.received == number
-        # The echo of a launcher, at once: no second wish.
+        # The same signal once more, from a launcher.
         os.kill(os.getpid(), number)
-    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored():
+    """As under nohup."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.received is None
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, former)
 
 
 FORCED = """

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from quasirnn import QRNN
-from quasirnn.training import Observer, Outcome, Plan, World, read_metrics, train
-from quasirnn.training.files import write_safetensors
-from quasirnn.training.optimisation import adamw, hold_then_decay
+from quasirnn.files import tensor_bytes, write_bytes
+from quasirnn.training import Observer, Outcome, Plan, RunLock, World, read_metrics, train
+from quasirnn.training.optimizers import adamw
+from quasirnn.training.schedule import hold_then_decay
 
 VOCABULARY, HIDDEN, WINDOW, STREAMS = 11, 8, 4, 4
 PLAN: dict[str, Any] = {"epochs": 2, "checkpoint_every": 3, "clip_norm": 1.0, "l2": 1e-3, "log_every": 1}
@@ -88,19 +89,25 @@ class TinyLearner:
         return {"loss": loss, "perplexity": math.exp(min(loss, 100))}
 
     def save_best(self, model: nn.Module) -> None:
-        write_safetensors(self.folder / "model.safetensors", model.state_dict())
+        write_bytes(self.folder / "model.safetensors", tensor_bytes(model.state_dict()))
 
 
 def run(
-    folder: Path, *, plan: Plan | None = None, resume: bool = False, observer: Observer | None = None, **kwargs: Any
+    folder: Path,
+    *,
+    plan: Plan | None = None,
+    resume: bool = False,
+    observer: Observer | None = None,
+    lock: RunLock | None = None,
+    **kwargs: Any,
 ) -> Outcome:
     """Train the tiny model with AdamW, whose state has tensors and numbers."""
     world = World(cpu=True)
     learner = kwargs.pop("learner", None) or TinyLearner(folder, rank=world.rank, ranks=world.size, **kwargs)
     optimizer = adamw(learner.model, learning_rate=0.02)
     schedule = hold_then_decay(1, 0.5)
-    plan = plan or Plan(**PLAN)
-    return train(learner, optimizer, plan, folder, schedule=schedule, world=world, resume=resume, observer=observer)
+    options = {"schedule": schedule, "world": world, "resume": resume, "observer": observer, "lock": lock}
+    return train(learner, optimizer, plan or Plan(**PLAN), folder, **options)
 
 
 def newest(folder: Path) -> Path:

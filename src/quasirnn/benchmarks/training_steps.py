@@ -13,8 +13,8 @@ from quasirnn.tasks.run_folder import Run, RunError, Training
 from quasirnn.tasks.training_run import PRECISIONS, Prepared, Request, Task, configure, plan_of
 from quasirnn.training.engine import BadLoss
 from quasirnn.training.learner import Carried
-from quasirnn.training.optimisation import Moment
 from quasirnn.training.random_state import seed_process
+from quasirnn.training.schedule import StepInfo
 from quasirnn.training.update import NotFinite, Update, Updater
 from quasirnn.training.world import World
 
@@ -76,9 +76,9 @@ class TrainingSteps:
         Raises:
             BadLoss: loss or gradient is not finite.
         """
-        moment = Moment(self.step, self.epoch, self.learner.steps_per_epoch, self.total_steps)
+        info = StepInfo(self.step, self.epoch, self.learner.steps_per_epoch, self.total_steps)
         try:
-            update = self._updater.make(batch, self._carried, moment, [])
+            update = self._updater.make(batch, self._carried, info, [])
         except NotFinite as error:
             raise BadLoss(
                 f"{self.name}: {error} at step {self.step + 1}: this does not train, so its speed means nothing. "

@@ -37,14 +37,15 @@ def run_errors() -> Iterator[None]:
     Only the errors that say what to do: any other ValueError is a bug.
     """
     from quasirnn.data.errors import DataError
+    from quasirnn.errors import UserError
     from quasirnn.models.checked_files import ModelFileError
     from quasirnn.tasks.run_folder import RunError
     from quasirnn.tasks.settings import SettingsError
-    from quasirnn.training import BadLoss, CheckpointError, RankFailed, WriteError
+    from quasirnn.training import BadLoss, RankFailed, WriteError
 
     try:
         yield
     except (WriteError, BadLoss, RankFailed, MemoryError) as error:
         raise Failure(str(error) or "out of memory") from error
-    except (RunError, SettingsError, DataError, ModelFileError, CheckpointError, ImportError, OSError) as error:
+    except (RunError, SettingsError, DataError, ModelFileError, UserError, ImportError, OSError) as error:
         raise UsageError(str(error)) from error

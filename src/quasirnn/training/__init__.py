@@ -1,12 +1,12 @@
-"""The loop's parts: engine, checkpoint, metrics, optimisation. Knows nothing of a task.
+"""The training loop and its parts: engine, update, checkpoint, schedule, run log. Knows nothing of a task.
 
-A task hands a `Learner` to `train`; everything else here is what `train` is made of, or what a task gives it.
+A task hands a `Learner` to `train`; everything else here is what `train` consists of, or what a task passes to it.
 """
 
-from quasirnn.training.checkpoint import CheckpointError
+from quasirnn.errors import CheckpointError, WriteError
 from quasirnn.training.engine import BadLoss, train
-from quasirnn.training.files import WriteError
 from quasirnn.training.learner import Carried, Learner, Tick
+from quasirnn.training.lock import RunLock
 from quasirnn.training.metrics import read_metrics
 from quasirnn.training.plan import Outcome, Plan
 from quasirnn.training.progress import Observer, Progress
@@ -22,6 +22,7 @@ __all__ = [
     "Plan",
     "Progress",
     "RankFailed",
+    "RunLock",
     "Tick",
     "World",
     "WriteError",

@@ -1,12 +1,14 @@
-"""Checkpoints: everything that a run needs to go on exactly where it was.
+"""Checkpoints: everything that a run needs to continue exactly where it was.
 
 A checkpoint is a folder `step-000000123` with
 
     model.safetensors, optimizer.safetensors
-    rank-0.safetensors, rank-1.safetensors, ...   of each process: random state, what it carries to the next batch
-    state.json                                    numbers, and size and SHA-256 of the files above; a checksum of itself
+    rank-0.safetensors, rank-1.safetensors, ...   of each process: random state, state carried to the next batch
+    state.json                                    numbers, size and SHA-256 of the files above, a checksum of itself
 
-It is written under a temporary name, synced and renamed, so under its own name it is whole. The one before it is kept.
+It is written under a temporary name, synced and renamed, so under its own name it is complete. The previous one is
+kept. Hashes find damage but prove nothing about who wrote a file: what is read here is of the right type, and whether
+it fits the run is checked before it is used (see `check_tensors` and `engine`).
 """
 
 import contextlib
@@ -15,40 +17,101 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from quasirnn.training.files import WriteError, json_bytes, sync_folder, tensor_bytes, write_synced, writing
-from quasirnn.training.state import State
+from quasirnn.errors import CheckpointError, WriteError, one_line, shown, some
+from quasirnn.files import check_file, json_bytes, parse_json_object, sync_folder, tensor_bytes, write_synced, writing
+from quasirnn.schema import Integer, Number, Schema, parse
+from quasirnn.training.plan import Count, State
 from quasirnn.training.world import World
 
 FORMAT = 1
-LARGEST_STATE = 64 * 2**20  # bytes of state.json
+MAX_STATE = 64 * 2**20  # bytes of state.json
 KEPT = "the checkpoints before it are untouched"
+INT32 = 2**31 - 1
 
 
-class CheckpointError(RuntimeError):
-    """There are checkpoints, but none that this run can go on from."""
+class OptimizerValues(Schema):
+    """What of an optimizer's state is no tensor."""
+
+    state: dict[str, Any]
+    param_groups: list[dict[str, Any]]
 
 
-class _Broken(Exception):
-    """One checkpoint cannot be used; the message says why."""
+class ScalerValues(Schema):
+    """The state of a `torch.amp.GradScaler`, with bounds that its kernels can represent."""
+
+    scale: Annotated[Number, Field(gt=0, le=3e38)]
+    growth_factor: Annotated[Number, Field(gt=1)]
+    backoff_factor: Annotated[Number, Field(gt=0, lt=1)]
+    growth_interval: Annotated[int, Field(ge=1, le=INT32)]
+    growth_tracker: Annotated[int, Field(ge=0, le=INT32, alias="_growth_tracker")]
+
+
+class Fingerprint(Schema):
+    size: Integer
+    sha256: str
+
+
+class StateFile(Schema):
+    """The whole of state.json; its parts have schemas of their own."""
+
+    format: int
+    world_size: int
+    state: dict[str, Any]
+    steps_per_epoch: Count
+    optimizer: dict[str, Any]
+    scaler: dict[str, Any] | None
+    carried: Count | None
+    files: dict[str, dict[str, Any]]
+    checksum: str
+
+
+@dataclass(frozen=True)
+class Values:
+    """Everything in a checkpoint that is no tensor."""
+
+    state: State
+    steps_per_epoch: int
+    optimizer: OptimizerValues
+    scaler: dict[str, Any] | None = None
+    carried: int | None = None  # how many tensors are carried to the next batch
+
+    def check(self, steps_per_epoch: int) -> None:
+        """ValueError unless the numbers agree with each other and with the data."""
+        state = self.state
+        if self.steps_per_epoch != steps_per_epoch:
+            raise ValueError(f"its epochs have {self.steps_per_epoch} steps, not {steps_per_epoch}; was it other data?")
+        if state.position > steps_per_epoch or state.step != state.epoch * steps_per_epoch + state.position:
+            raise ValueError(f"step {state.step} is not step {state.position} of epoch {state.epoch + 1}")
+        if (state.best is None) != (state.best_step is None):
+            raise ValueError("it has a best figure without its step, or a step without its figure")
+        if max(state.validated or 0, state.best_step or 0) > state.step:
+            raise ValueError("it has a validation after its last step")
+        if self.carried is not None and state.position == 0:
+            raise ValueError("it has a carried state at the start of an epoch")
 
 
 @dataclass(frozen=True)
 class Loaded:
     path: Path
-    state: State
-    extra: dict[str, Any]
+    values: Values
     model: dict[str, Tensor]
     optimizer: dict[str, Tensor]
     own: dict[str, Tensor]  # of this process
-    notes: list[str]  # on newer ones that could not be read, a line each
+    notes: list[str]  # on newer checkpoints that could not be read, one line each
+
+
+class _Broken(Exception):
+    """One checkpoint cannot be used; the message says why."""
 
 
 class Checkpoints:
@@ -68,46 +131,42 @@ class Checkpoints:
         return None if self._last is None else int(self._last[len("step-") :].split(".")[0])
 
     def save(
-        self,
-        state: State,
-        extra: dict[str, Any],
-        model: dict[str, Tensor],
-        optimizer: dict[str, Tensor],
-        own: dict[str, Tensor],
+        self, values: Values, model: dict[str, Tensor], optimizer: dict[str, Tensor], own: dict[str, Tensor]
     ) -> Path:
-        """Write a checkpoint; then drop all others but the one before it.
+        """Write a checkpoint; then remove all others except the previous one.
 
         Args:
-            extra: further values for state.json, not named as anything there.
             own: tensors of this process alone.
         """
-        path = self.folder / self._free_name(state.step)
+        path = self.folder / self._free_name(values.state.step)
         temporary = self.folder / f".{path.name}.tmp"
+        first = self._world.is_first
         try:
-            self._together(path, self._begin if self._world.is_first else None, temporary)
-            self._together(path, self._write_tensors, temporary, model, optimizer, own)
-            content = {"format": FORMAT, "world_size": self._world.size, "state": state.as_json(), **extra}
-            self._together(path, self._finish if self._world.is_first else None, temporary, path, content)
+            self._on_all(path, lambda: self._begin(temporary) if first else None)
+            self._on_all(path, lambda: self._write_tensors(temporary, model, optimizer, own))
+            self._on_all(path, lambda: self._finish(temporary, path, values) if first else None)
         except BaseException:
-            if self._world.is_first:
+            if first:
                 shutil.rmtree(temporary, ignore_errors=True)
             raise
-        if self._world.is_first:
-            self._drop_all_but({path.name, self._last})
+        if first:
+            for name in _names(self.folder):
+                if name not in (path.name, self._last):
+                    _remove(self.folder / name)
         self._last = path.name
         return path
 
     def load_newest(self) -> Loaded | None:
-        """The newest checkpoint that is whole, or None if there is none at all.
+        """The newest checkpoint that is undamaged, or None if there is none at all.
 
         Raises:
-            CheckpointError: none of them is whole, or it was written by another number of processes.
+            CheckpointError: all of them are damaged, or it was written by another number of processes.
         """
         error, loaded = None, None
         try:
             loaded = self._load_newest()
-        except CheckpointError as mistake:
-            error = mistake
+        except CheckpointError as raised:
+            error = raised
         self._world.agree(error, f"reading {self.folder}")
         if self._world.is_first:
             self._remove_leftovers()
@@ -125,20 +184,20 @@ class Checkpoints:
             raise CheckpointError(f"no checkpoint to resume from: {'; '.join(notes)}")
         return None
 
-    def _together(self, path: Path, work: Any, *arguments: Any) -> None:
+    def _on_all(self, path: Path, work: Callable[[], None]) -> None:
         """Do a part of a save; if it fails on one process, all stop."""
         error = None
         try:
-            if work is not None:
-                with writing(path, KEPT):
-                    work(*arguments)
-        except WriteError as mistake:
-            error = mistake
+            with writing(path, KEPT):
+                work()
+        except WriteError as raised:
+            error = raised
         self._world.agree(error, f"writing {path}")
 
     def _begin(self, temporary: Path) -> None:
         if not self.folder.is_dir():
-            self.folder.mkdir(parents=True)
+            # Without its parents: a run folder that has vanished is an error.
+            self.folder.mkdir()
             sync_folder(self.folder.parent)
         self._remove_leftovers()
         temporary.mkdir()
@@ -151,30 +210,33 @@ class Checkpoints:
             write_synced(temporary / "model.safetensors", tensor_bytes(model))
             write_synced(temporary / "optimizer.safetensors", tensor_bytes(optimizer))
 
-    def _finish(self, temporary: Path, path: Path, content: dict[str, Any]) -> None:
-        # Read back rather than passed on: the files of other processes must be visible here, too.
-        content["files"] = {name: _fingerprint(temporary / name) for name in _file_names(self._world.size)}
-        content["checksum"] = _checksum(content)
-        write_synced(temporary / "state.json", json_bytes(content))
+    def _finish(self, temporary: Path, path: Path, values: Values) -> None:
+        content = {
+            "format": FORMAT,
+            "world_size": self._world.size,
+            "state": values.state.model_dump(),
+            "steps_per_epoch": values.steps_per_epoch,
+            "optimizer": values.optimizer.model_dump(),
+            "scaler": values.scaler,
+            "carried": values.carried,
+            # Read back rather than passed on: the files of other processes must be visible here, too.
+            "files": {name: _fingerprint(temporary / name) for name in _file_names(self._world.size)},
+        }
+        write_synced(temporary / "state.json", json_bytes(content | {"checksum": checksum(content)}))
         sync_folder(temporary)
         if path.exists():
-            # A broken one of the same step: it was passed over when the run was resumed.
+            # A damaged one of the same step, which was skipped when the run was resumed.
             _remove(path)
         os.rename(temporary, path)
         sync_folder(self.folder)
 
     def _free_name(self, step: int) -> str:
-        """The step's own name; if the checkpoint before has it (same step, before validation), the next one."""
+        """The step's own name; if the previous checkpoint has it (same step, before validation), the next one."""
         name, number = f"step-{step:09d}", 0
         while name == self._last:
             number += 1
             name = f"step-{step:09d}.{number}"
         return name
-
-    def _drop_all_but(self, kept: set[str | None]) -> None:
-        for name in _names(self.folder):
-            if name not in kept:
-                _remove(self.folder / name)
 
     def _remove_leftovers(self) -> None:
         if self.folder.is_dir():
@@ -182,18 +244,34 @@ class Checkpoints:
                 shutil.rmtree(leftover, ignore_errors=True)
 
 
+def check_tensors(where: str, stored: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """ValueError unless the stored tensors have the names, shapes and types of the expected ones."""
+    if missing := sorted(expected.keys() - stored.keys()):
+        raise ValueError(f"{where}: {some(missing)} missing")
+    if unexpected := sorted(map(shown, stored.keys() - expected.keys())):
+        raise ValueError(f"{where}: unexpected tensors {some(unexpected)}")
+    for name, mine in expected.items():
+        other = stored[name]
+        if other.shape != mine.shape:
+            raise ValueError(
+                f"{where}: {name} has the shape {list(other.shape)} in the checkpoint and {list(mine.shape)} here"
+            )
+        if other.dtype != mine.dtype:
+            raise ValueError(f"{where}: {name} has the type {other.dtype} in the checkpoint and {mine.dtype} here")
+
+
 def _names(folder: Path) -> list[str]:
     """The checkpoints in a folder, newest first."""
-    found = []
+    names = []
     if folder.is_dir():
         for entry in folder.iterdir():
-            if match := re.fullmatch(r"step-(\d+)(?:\.(\d+))?", entry.name):
-                found.append((int(match[1]), int(match[2] or 0), entry.name))
-    return [name for _, _, name in sorted(found, reverse=True)]
+            if match := re.fullmatch(r"step-([0-9]+)(?:\.([0-9]+))?", entry.name):
+                names.append((int(match[1]), int(match[2] or 0), entry.name))
+    return [name for _, _, name in sorted(names, reverse=True)]
 
 
 def _remove(path: Path) -> None:
-    # Out of sight first: a half-removed folder must not look like a checkpoint. What cannot be removed is tried again.
+    # Renamed first: a half-removed folder must not look like a checkpoint. If it fails, the next save tries again.
     hidden = path.with_name(f".{path.name}.old.tmp")
     with contextlib.suppress(OSError):
         os.rename(path, hidden)
@@ -210,63 +288,69 @@ def _fingerprint(path: Path) -> dict[str, Any]:
         return {"size": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def _checksum(content: dict[str, Any]) -> str:
-    """Of all values but the checksum itself, independent of how they are laid out."""
+def checksum(content: dict[str, Any]) -> str:
+    """Of all values but the checksum itself, independent of the layout of the JSON text."""
     values = {name: value for name, value in content.items() if name != "checksum"}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _read(path: Path, world: World, notes: list[str]) -> Loaded:
-    content = _read_state(path / "state.json")
-    stored = content["world_size"]
-    if stored != world.size:
-        raise CheckpointError(
-            f"{path} was written by {stored} process(es), this run has {world.size}: "
-            f"resume with {stored} (torchrun --nproc-per-node), or begin a new run"
+    own = f"rank-{world.rank}"
+    try:
+        file = _read_state(path / "state.json")
+        if file.world_size != world.size:
+            raise CheckpointError(
+                f"{path} was written by {file.world_size} process(es), this run has {world.size}: "
+                f"resume with {file.world_size} (torchrun --nproc-per-node), or start a new run"
+            )
+        for name in _file_names(world.size):
+            if name not in file.files:
+                raise ValueError(f"state.json: {name} missing")
+            _check_content(path / name, parse(Fingerprint, file.files[name]))
+        # State has defaults for a new run; a checkpoint has all values.
+        if missing := State.model_fields.keys() - file.state.keys():
+            raise ValueError(f"state.json: {some(sorted(missing))} missing")
+        values = Values(
+            state=parse(State, file.state),
+            steps_per_epoch=file.steps_per_epoch,
+            optimizer=parse(OptimizerValues, file.optimizer),
+            scaler=parse(ScalerValues, file.scaler).model_dump(by_alias=True) if file.scaler else None,
+            carried=file.carried,
         )
-    try:
-        for name in _file_names(stored):
-            expected = content["files"][name]
-            # The size first: it costs nothing and finds truncation.
-            if (path / name).stat().st_size != expected["size"]:
-                raise _Broken(f"{name} has {(path / name).stat().st_size} bytes instead of {expected['size']}")
-            if _fingerprint(path / name)["sha256"] != expected["sha256"]:
-                raise _Broken(f"{name} is not what was written (SHA-256 differs)")
-        tensors = {
-            name: _load_tensors(path / f"{name}.safetensors") for name in ("model", "optimizer", f"rank-{world.rank}")
-        }
-        state = State.from_json(content["state"])
-    except (OSError, SafetensorError, KeyError, TypeError) as error:
-        raise _Broken(_one_line(error)) from error
-    return Loaded(path, state, content, tensors["model"], tensors["optimizer"], tensors[f"rank-{world.rank}"], notes)
+        tensors = {name: _load_tensors(path / f"{name}.safetensors") for name in ("model", "optimizer", own)}
+    except CheckpointError:
+        raise
+    except (OSError, ValueError) as error:
+        # The path comes before the message already.
+        raise _Broken(one_line(ValueError(str(error).replace(f"{path}/", "")))) from error
+    return Loaded(path, values, tensors["model"], tensors["optimizer"], tensors[own], notes)
 
 
-def _read_state(path: Path) -> dict[str, Any]:
+def _check_content(path: Path, expected: Fingerprint) -> None:
+    # The size first: it costs nothing and finds truncation.
+    if (size := check_file(path, remedy="")) != expected.size:
+        raise ValueError(f"{path.name} has {size} bytes instead of {expected.size}")
+    if _fingerprint(path)["sha256"] != expected.sha256:
+        raise ValueError(f"{path.name} is not what was written (SHA-256 differs)")
+
+
+def _read_state(path: Path) -> StateFile:
+    check_file(path, limit=MAX_STATE, remedy="")
     try:
-        with open(path, "rb") as file:
-            text = file.read(LARGEST_STATE + 1)
-        if len(text) > LARGEST_STATE:
-            raise _Broken(f"state.json is larger than {LARGEST_STATE} bytes")
-        content = json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise _Broken(_one_line(error)) from error
-    if not isinstance(content, dict) or not isinstance(content.get("world_size"), int):
-        raise _Broken("state.json is not the state of a run")
+        content = parse_json_object(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"state.json: {error}") from error
+    # Another version may have other keys: the format is looked at first.
     if content.get("format") != FORMAT:
-        raise CheckpointError(f"{path} has format {content.get('format')!r}, this version reads format {FORMAT}")
-    if content.get("checksum") != _checksum(content):
-        raise _Broken("state.json is not what was written (checksum differs)")
-    return content
+        raise CheckpointError(f"{path} has format {shown(content.get('format'))}, this version reads format {FORMAT}")
+    if content.get("checksum") != checksum(content):
+        raise ValueError("state.json is not what was written (checksum differs)")
+    return parse(StateFile, content)
 
 
 def _load_tensors(path: Path) -> dict[str, Tensor]:
-    # Copied into torch's own memory: the file's is aligned differently, and sums can depend on that in the last bit.
-    return {name: tensor.clone() for name, tensor in load_file(path).items()}
-
-
-def _one_line(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{Path(str(error.filename)).name}: {error.strerror}"
-    if isinstance(error, KeyError):
-        return f"state.json lacks {error.args[0]!r}"
-    return " ".join(str(error).split())
+    try:
+        # Copied into torch's own memory: the file's is aligned differently, which can change the last bit of a sum.
+        return {name: tensor.clone() for name, tensor in load_file(path).items()}
+    except (SafetensorError, LookupError, TypeError, RuntimeError, ArithmeticError) as error:
+        raise ValueError(f"{path.name}: {one_line(error)}") from error

@@ -1,10 +1,11 @@
-"""The training loop: a thin one, on Accelerate.
+"""The training loop, on Accelerate.
 
-What is written at the end of an epoch comes in an order that makes a kill harmless at any point: the best model, then
-the record of the validation, and the checkpoint last. Whoever resumes from the checkpoint before repeats what followed
-it and writes the same again; whoever finds the new one has all that belongs to it.
+At the end of an epoch the best model is written first, then the record of the validation, and the checkpoint last: this
+order makes a kill harmless at any point. A run resumed from the previous checkpoint repeats what followed it and writes
+the same again; a run resumed from the new one has everything that belongs to it.
 """
 
+import contextlib
 import math
 import time
 from collections.abc import Iterator
@@ -14,23 +15,30 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from quasirnn.training.checkpoint import CheckpointError, Checkpoints, Loaded
-from quasirnn.training.files import unshared
-from quasirnn.training.journal import Journal
+from quasirnn.errors import CheckpointError, Failure, UserError, WriteError, one_line
+from quasirnn.files import unique_tensors
+from quasirnn.training.checkpoint import Checkpoints, Loaded, Values, check_tensors
 from quasirnn.training.learner import Carried, Learner
-from quasirnn.training.optimisation import Moment, Schedule, constant
-from quasirnn.training.optimizer_state import put_together, take_apart
-from quasirnn.training.plan import Outcome, Plan, Reason
+from quasirnn.training.lock import RunLock
+from quasirnn.training.optimizers import check_supported, from_tensors, to_tensors
+from quasirnn.training.plan import Outcome, Plan, Reason, State
 from quasirnn.training.progress import Observer
-from quasirnn.training.random_state import random_state, restore_random_state, seed_process, undisturbed
-from quasirnn.training.signals import StopSignals
-from quasirnn.training.state import State
+from quasirnn.training.random_state import (
+    check_random_state,
+    preserve_rng_state,
+    random_state,
+    seed_process,
+    set_random_state,
+)
+from quasirnn.training.run_log import RunLog
+from quasirnn.training.schedule import Schedule, StepInfo, constant
+from quasirnn.training.signals import SIGNALS, StopSignals
 from quasirnn.training.update import NotFinite, Updater
 from quasirnn.training.world import World
 
 
-class BadLoss(ArithmeticError):
-    """The loss or the gradient is not a number: training stopped before the update."""
+class BadLoss(Failure):
+    """The loss or the gradient is NaN or infinite: training stopped before the update."""
 
 
 def train(
@@ -43,46 +51,67 @@ def train(
     world: World | None = None,
     resume: bool = False,
     observer: Observer | None = None,
+    lock: RunLock | None = None,
 ) -> Outcome:
-    """Train until the plan is fulfilled, a signal comes or the time is up.
+    """Train until the plan is complete, a signal arrives or the time is up.
 
-    On a CPU with the same number of threads, a run that was killed and resumed ends with the bits of one that was not.
-    (With three or more processes only to rounding: their gradients may be added in another order.)
+    On a CPU with the same number of threads, a run that was killed and resumed ends with the same bits as one that was
+    not. (With three or more processes only to rounding: their gradients may be added in another order.)
 
     Args:
         learner: the task.
-        optimizer: on the parameters of `learner.model`, with the base learning rate (see `optimisation`).
+        optimizer: on the parameters of `learner.model`, with the base learning rate: one of those in `optimizers`.
         plan: how long and how.
-        folder: the run's; `metrics.jsonl` and `checkpoint/` are written into it, `learner.save_best` writes the rest.
-            All processes must see the same one.
+        folder: the run folder; `metrics.jsonl` and `checkpoint/` are written into it, `learner.save_best` writes the
+            rest. All processes must see the same one.
         schedule: factor on the learning rate at each step; constant by default.
         world: the processes; by default those that `torchrun` started, without mixed precision.
-        resume: go on from the newest checkpoint, or from the start if there is none yet.
-        observer: is told how it goes, on the first process.
+        resume: continue from the newest checkpoint, or start if there is none yet.
+        observer: receives progress and records, on the first process.
+        lock: on `folder`, if the caller holds it already; otherwise it is held from here to the end.
 
     Raises:
         BadLoss: a loss or gradient is NaN or infinite.
-        WriteError: something could not be written; what was there before is intact.
-        CheckpointError: no checkpoint can be read, or it is not one of this run.
+        WriteError: something could not be written, or the folder was removed; what was there before is intact.
+        CheckpointError: no checkpoint can be read, or it does not belong to this run.
+        RunError: another process is training in this folder.
         RankFailed: another process raised one of these.
     """
     if learner.steps_per_epoch < 1:
         raise ValueError(f"train: steps_per_epoch must be at least 1, got {learner.steps_per_epoch}; too little data?")
+    check_supported(optimizer)
     if world is None:
         with World() as world:
-            return train(
-                learner, optimizer, plan, folder, schedule=schedule, world=world, resume=resume, observer=observer
-            )
+            options = {"schedule": schedule, "world": world, "resume": resume, "observer": observer, "lock": lock}
+            return train(learner, optimizer, plan, folder, **options)
     run = _Run(learner, optimizer, plan, Path(folder), schedule or constant(), world, observer or Observer())
-    with StopSignals() as signals:
+    with StopSignals() as signals, _locked(Path(folder), world, lock) as run.lock:
         try:
             return run.go(signals, resume)
         finally:
             run.close()
 
 
+@contextlib.contextmanager
+def _locked(folder: Path, world: World, lock: RunLock | None) -> Iterator[RunLock | None]:
+    """The lock on the run folder, on the first process; None on the others."""
+    own = RunLock(folder) if world.is_first and lock is None else None
+    error = None
+    try:
+        if own is not None:
+            own.acquire()
+    except (UserError, Failure) as raised:
+        error = raised
+    world.agree(error, f"locking {folder}")
+    try:
+        yield own or lock
+    finally:
+        if own is not None:
+            own.release()
+
+
 class _Interrupted(BaseException):
-    """A signal came during a validation. Not an Exception: a learner's `except Exception` must not catch it."""
+    """A signal arrived during a validation. Not an Exception: a learner's `except Exception` must not catch it."""
 
 
 class _Run:
@@ -100,20 +129,23 @@ class _Run:
         self.total_steps = plan.total_steps(learner.steps_per_epoch)
         self.model = learner.model.to(world.device)
         self.updater = Updater(learner, optimizer, schedule, plan, world)
-        self.journal = Journal(plan, learner.steps_per_epoch, observer if world.is_first else None)
+        self.run_log = RunLog(plan, learner.steps_per_epoch, observer if world.is_first else None)
         self.checkpoints = Checkpoints(folder / "checkpoint", world)
         self.state = State()
         self.carried: Carried = None
+        self.lock: RunLock | None = None  # on the first process
         self.changed = False  # since the last checkpoint
-        self.late = False  # the same on all processes, unlike their clocks
+        self.out_of_time = False  # the same on all processes, unlike their clocks
+        self.signal: int | None = None  # that ended the run, the same on all processes
 
     def go(self, signals: StopSignals, resume: bool) -> Outcome:
         self.signals = signals
+        if self.lock is not None and not self.lock.supported:
+            self.run_log.note(f"{self.folder}: no locks on this file system; start no second training there")
         loaded = self._load(resume)
         state = self.state
         first = state.step
-        self.late = self.plan.max_minutes is not None and state.minutes >= self.plan.max_minutes
-        self.journal.start_clock(state.minutes)
+        self.out_of_time = self.plan.max_minutes is not None and state.minutes >= self.plan.max_minutes
         reason = self._reason_to_end()
         if reason is None or state.validated != state.step:
             self._begin(loaded)
@@ -127,10 +159,11 @@ class _Run:
             minutes=state.minutes,
             resumed_at=first if loaded else None,
             steps_made=state.step - first,
+            signal=self.signal if reason == "signal" else None,
         )
 
     def close(self) -> None:
-        self.journal.close()
+        self.run_log.close()
         self.updater.release()
 
     def _loop(self) -> Reason:
@@ -138,7 +171,7 @@ class _Run:
         while True:
             if state.position < steps_per_epoch and self._reason_to_end() is None and self._train_part():
                 return self._leave("signal")
-            # Here an epoch is complete, or the run is over in the middle of one.
+            # Here an epoch is complete, or the run ends in the middle of one.
             if state.validated != state.step and not self._validate():
                 return self._leave("signal")
             if state.position == steps_per_epoch:
@@ -152,11 +185,11 @@ class _Run:
             return "finished"
         if self.plan.patience is not None and self.state.stale >= self.plan.patience:
             return "stopped early"
-        return "out of time" if self.late else None
+        return "out of time" if self.out_of_time else None
 
     def _leave(self, reason: Reason) -> Reason:
         if self.changed:
-            self.journal.record("stop", self.state, reason=reason, best=self.state.best, best_step=self.state.best_step)
+            self.run_log.record("stop", self.state, reason=reason, best=self.state.best, best_step=self.state.best_step)
             self._save()
         return reason
 
@@ -178,35 +211,34 @@ class _Run:
         yield from self.learner.batches(epoch, start)
         raise ValueError(
             f"{type(self.learner).__name__}.batches(epoch={epoch}, start={start}) gave {self.state.position - start} "
-            f"batches; steps_per_epoch = {steps} promises {steps - start}"
+            f"batches; steps_per_epoch = {steps} requires {steps - start}"
         )
 
     def _step(self, batch: Any) -> bool:
-        """One update; True if a signal asks to stop after it, on whichever process it came."""
-        state, plan, journal = self.state, self.plan, self.journal
+        """One update; True if a signal asks to stop after it, on any of the processes."""
+        state, plan, run_log = self.state, self.plan, self.run_log
         began = time.monotonic()
-        asked = self.signals.received is not None
-        late = self.world.is_first and plan.max_minutes is not None and journal.minutes() >= plan.max_minutes
-        moment = Moment(state.step, state.epoch, self.learner.steps_per_epoch, self.total_steps)
+        received = [self.signals.received == number for number in SIGNALS]
+        late = self.world.is_first and plan.max_minutes is not None and run_log.minutes() >= plan.max_minutes
+        info = StepInfo(state.step, state.epoch, self.learner.steps_per_epoch, self.total_steps)
         try:
-            update = self.updater.make(batch, self.carried, moment, [asked, late, journal.failure is not None])
+            flags = [*received, late, run_log.failure is not None]
+            update = self.updater.make(batch, self.carried, info, flags)
         except NotFinite as error:
             raise self._bad_loss(error) from error
-        state.step, state.position, self.carried, self.changed = (
-            state.step + 1,
-            state.position + 1,
-            update.carried,
-            True,
-        )
-        asked_sum, late_sum, failures = update.flags
+        state.step += 1
+        state.position += 1
+        self.carried, self.changed = update.carried, True
+        *counts, late_count, failures = update.flags
         if failures:
-            self._stop_together()
-        self.late = late_sum > 0
-        journal.updated(state, update, time.monotonic() - began)
-        return asked_sum > 0
+            self._raise_log_failure()
+        self.out_of_time = late_count > 0
+        run_log.updated(state, update, time.monotonic() - began)
+        self.signal = next((int(number) for number, count in zip(SIGNALS, counts, strict=True) if count), None)
+        return self.signal is not None
 
     def _bad_loss(self, error: NotFinite) -> BadLoss:
-        self.journal.record("stop", self.state, reason=str(error))
+        self.run_log.record("stop", self.state, reason=str(error))
         last = self.checkpoints.last_step
         intact = "no checkpoint was written yet" if last is None else f"the checkpoint of step {last} is intact"
         return BadLoss(
@@ -215,20 +247,21 @@ class _Run:
         )
 
     def _validate(self) -> bool:
-        """Validate on the first process and tell the others; False if a signal ended it."""
+        """Validate on the first process and share the result; False if a signal ended it."""
         state = self.state
-        value, interrupted, error = 0.0, False, None
+        value, signal, error = 0.0, 0, None
         if self.world.is_first:
             try:
-                with undisturbed(self.world.device), torch.no_grad():
+                with preserve_rng_state(self.world.device), torch.no_grad():
                     value = self._validate_here()
             except _Interrupted:
-                interrupted = True
-            except Exception as mistake:
-                error = mistake
+                signal = self.signals.received or 0
+            except Exception as raised:
+                error = raised
         self.world.agree(error, "validation")
-        value, stopped = self.world.sum([value, interrupted])
-        if stopped:
+        value, number = self.world.sum([value, signal])
+        if number:
+            self.signal = int(number)
             return False
         state.validated, self.changed = state.step, True
         if self._is_better(value):
@@ -242,18 +275,20 @@ class _Run:
         self.model.eval()
         figures = {name: float(value) for name, value in learner.validate(self.model, self._tick).items()}
         if learner.best_by not in figures:
-            raise KeyError(f"validate gave {sorted(figures)}, but best_by is {learner.best_by!r}")
+            raise KeyError(f"validate returned {sorted(figures)}, but best_by is {learner.best_by!r}")
         value = figures[learner.best_by]
         better = self._is_better(value)
         if better:
+            if self.lock is not None:
+                self.lock.check()
             learner.save_best(self.model)
-        self.journal.record("valid", self.state, **figures, better=better)
+        self.run_log.record("valid", self.state, **figures, better=better)
         return value
 
     def _tick(self, done: int, of: int) -> None:
         if self.signals.received is not None:
             raise _Interrupted
-        self.journal.progress("valid", self.state, done, of)
+        self.run_log.progress("valid", self.state, done, of)
 
     def _is_better(self, value: float) -> bool:
         """NaN and infinities are never better: a checkpoint could not hold them."""
@@ -262,74 +297,112 @@ class _Run:
             best is None or (value > best if self.learner.higher_is_better else value < best)
         )
 
-    def _stop_together(self) -> None:
-        """All processes raise if the journal of one has failed."""
-        self.world.agree(self.journal.failure, f"writing to {self.folder}")
+    def _raise_log_failure(self) -> None:
+        """All processes raise if the run log of one has failed."""
+        self.world.agree(self.run_log.failure, f"writing to {self.folder}")
 
     def _save(self) -> None:
         if not self.changed:
             return
-        self.journal.sync()
-        self._stop_together()
-        self.state.minutes = self.journal.minutes()
-        tensors, rest = take_apart(self.optimizer)
+        self._check_folder()
+        self.run_log.sync()
+        self._raise_log_failure()
+        self.state.minutes = self.run_log.minutes()
+        tensors, options = to_tensors(self.optimizer)
         scaler = self.world.accelerator.scaler
-        extra = {
-            "steps_per_epoch": self.learner.steps_per_epoch,
-            "optimizer": rest,
-            "scaler": None if scaler is None else scaler.state_dict(),
-            "carried": None if self.carried is None else len(self.carried),
-        }
+        values = Values(
+            state=self.state,
+            steps_per_epoch=self.learner.steps_per_epoch,
+            optimizer=options,
+            scaler=None if scaler is None else scaler.state_dict(),
+            carried=None if self.carried is None else len(self.carried),
+        )
         own = random_state(self.world.device)
         own |= {f"carried.{number}": tensor for number, tensor in enumerate(self.carried or ())}
-        self.checkpoints.save(self.state, extra, self.model.state_dict(), tensors, own)
+        self.checkpoints.save(values, self.model.state_dict(), tensors, own)
         self.changed = False
 
+    def _check_folder(self) -> None:
+        """All processes raise if the run folder is no longer the one that was locked."""
+        error = None
+        try:
+            if self.lock is not None:
+                self.lock.check()
+        except WriteError as raised:
+            error = raised
+        self.world.agree(error, f"writing to {self.folder}")
+
     def _load(self, resume: bool) -> Loaded | None:
-        """Bring model, optimizer and state to where the run stands."""
+        """Restore model, optimizer and state from the newest checkpoint."""
         if not resume and self.checkpoints.exist():
-            raise CheckpointError(f"{self.checkpoints.folder} is of an earlier run: resume it, or take another folder")
+            raise CheckpointError(f"{self.checkpoints.folder} is of an earlier run: resume it, or use another folder")
         loaded = self.checkpoints.load_newest() if resume else None
         if loaded is None:
             return None
         for note in loaded.notes:
-            self.journal.note(f"{note}; resuming from {loaded.path.name}")
-        try:
+            self.run_log.note(f"{note}; resuming from {loaded.path.name}")
+        with self._fits(loaded):
             self._restore(loaded)
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{loaded.path} does not belong to this run: {error}") from error
         return loaded
 
+    @contextlib.contextmanager
+    def _fits(self, loaded: Loaded) -> Iterator[None]:
+        """Around checks of a checkpoint: all processes raise CheckpointError if one finds a mistake."""
+        error = None
+        try:
+            yield
+        except ValueError as reason:
+            error = CheckpointError(f"{loaded.path} does not belong to this run: {one_line(reason)}")
+            error.__cause__ = reason
+        self.world.agree(error, f"restoring {loaded.path}")
+
     def _restore(self, loaded: Loaded) -> None:
-        steps, carried = loaded.extra["steps_per_epoch"], loaded.extra["carried"]
-        if steps != self.learner.steps_per_epoch:
-            raise ValueError(f"its epochs have {steps} steps, not {self.learner.steps_per_epoch}; was it other data?")
-        mine = unshared(self.model.state_dict())
-        for name in sorted(mine.keys() | loaded.model.keys()):
-            here, there = (list(tensors[name].shape) if name in tensors else None for tensors in (mine, loaded.model))
-            if here != there:
-                raise ValueError(f"{name} has the shape {there} there and {here} here")
+        """Check everything, then use it. What is carried has its turn in `_begin`, when the model can be called."""
+        loaded.values.check(self.learner.steps_per_epoch)
+        mine = unique_tensors(self.model.state_dict())
+        check_tensors("model", loaded.model, mine)
+        optimizer_state = from_tensors(self.optimizer, loaded.optimizer, loaded.values.optimizer)
+        random_states = {name: tensor for name, tensor in loaded.own.items() if not name.startswith("carried.")}
+        check_random_state(random_states)
+        carried = [f"carried.{number}" for number in range(len(loaded.own) - len(random_states))]
+        if len(carried) != (loaded.values.carried or 0) or not loaded.own.keys() >= set(carried):
+            raise ValueError("its carried state is incomplete")
         with torch.no_grad():
             for name, tensor in mine.items():
                 tensor.copy_(loaded.model[name])
-        put_together(self.optimizer, loaded.optimizer, loaded.extra["optimizer"])
-        if carried is not None:
-            self.carried = tuple(loaded.own[f"carried.{number}"].to(self.world.device) for number in range(carried))
-        self.state = loaded.state
+        self.optimizer.load_state_dict(optimizer_state)
+        if loaded.values.carried is not None:
+            self.carried = tuple(loaded.own[name].to(self.world.device) for name in carried)
+        self.state = loaded.values.state
+
+    def _check_carried(self) -> None:
+        """ValueError unless the carried state has the shapes and types that the last batch before it gives."""
+        if self.carried is None:
+            return
+        batch = next(iter(self.learner.batches(self.state.epoch, self.state.position - 1)))
+        stored, expected = (
+            {f"carried.{number}": tensor for number, tensor in enumerate(tensors or ())}
+            for tensors in (self.carried, self.updater.carried_like(batch))
+        )
+        check_tensors("carried state", stored, expected)
 
     def _begin(self, loaded: Loaded | None) -> None:
-        self.journal.open(self.folder)
-        self._stop_together()
+        self.run_log.open(self.folder)
+        self._raise_log_failure()
         self.updater.prepare()
-        # The random state comes last, so that nothing here has moved it.
+        if loaded is not None:
+            with self._fits(loaded):
+                self._check_carried()
+        self.run_log.start_clock(self.state.minutes)
+        # The random state is set last, so that nothing here changes it.
         if loaded is None:
-            self.journal.record(
+            self.run_log.record(
                 "start", self.state, processes=self.world.size, steps_per_epoch=self.learner.steps_per_epoch
             )
             seed_process(self.plan.seed, self.world.rank)
             return
         names = {"checkpoint": loaded.path.name, "notes": loaded.notes}
-        self.journal.record("resume", self.state, position=self.state.position, **names)
-        if self.world.accelerator.scaler is not None and loaded.extra["scaler"]:
-            self.world.accelerator.scaler.load_state_dict(loaded.extra["scaler"])
-        restore_random_state(loaded.own, self.world.device)
+        self.run_log.record("resume", self.state, position=self.state.position, **names)
+        if self.world.accelerator.scaler is not None and loaded.values.scaler:
+            self.world.accelerator.scaler.load_state_dict(loaded.values.scaler)
+        set_random_state(loaded.own, self.world.device)

@@ -1,4 +1,4 @@
-"""What the engine tells while it runs. Showing it is somebody else's work."""
+"""What the engine reports while it runs. Displaying it is left to the observer."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,7 +15,7 @@ class Progress:
     steps_per_epoch: int
     epoch: int  # counted from 1
     epochs: int
-    loss: float | None  # per item, smoothed over some twenty steps
+    loss: float | None  # per item, smoothed over about twenty steps
     learning_rate: float
     items_per_second: float | None  # of all processes
     seconds_left: float | None
@@ -24,16 +24,16 @@ class Progress:
 
 
 class Observer:
-    """Receives what happens, on the first process alone. This one is silent: override what you want to show."""
+    """Receives what happens, on the first process only. This one is silent: override what you want to display."""
 
     def progress(self, progress: Progress) -> None:
         """A step was made, or a batch validated. Called very often: be quick."""
 
     def record(self, record: dict[str, Any]) -> None:
-        """A line was added to metrics.jsonl."""
+        """A record was appended to metrics.jsonl."""
 
     def note(self, text: str) -> None:
-        """One line that the user should see, such as a broken checkpoint that was passed over."""
+        """One line that the user should see, such as a damaged checkpoint that was skipped."""
 
 
 class Pace:
@@ -48,7 +48,7 @@ class Pace:
         self._loss += new * (loss - self._loss)
         self._items += new * (items - self._items)
         self._seconds += new * (seconds - self._seconds)
-        # The averages start from zero; dividing by the weight of what was seen makes up for that.
+        # The averages start from zero; dividing by the total weight corrects that bias.
         self._weight += new * (1 - self._weight)
 
     @property

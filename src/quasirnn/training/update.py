@@ -1,16 +1,19 @@
-"""One update of the weights: forward, the one message among processes, backward, L2, clipping, optimizer."""
+"""One update of the weights: forward, one exchange among the processes, backward, L2, clipping, optimizer."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from quasirnn.training.learner import Carried, Learner
-from quasirnn.training.optimisation import Moment, Schedule, add_l2
+from quasirnn.training.optimizers import add_l2
 from quasirnn.training.plan import Plan
+from quasirnn.training.random_state import preserve_rng_state
+from quasirnn.training.schedule import Schedule, StepInfo
 from quasirnn.training.world import World
 
 
@@ -23,14 +26,14 @@ class NotFinite(ArithmeticError):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What an update was, over all processes."""
+    """The result of an update, over all processes."""
 
     loss_sum: float
     items: float
     gradient_norm: float  # before clipping, L2 included
     learning_rate: float  # of the first group of parameters
     carried: Carried
-    flags: list[float]  # those given, summed
+    flags: list[float]  # as given to `make`, summed over all processes
 
     @property
     def loss(self) -> float:
@@ -53,50 +56,58 @@ class Updater:
             world,
         )
         self._parameters = [p for p in learner.model.parameters() if p.requires_grad]
-        # Before a checkpoint is loaded, which brings the rate of its own step.
+        # Taken before a checkpoint is loaded, which has the rate of its own step.
         self._base_rates = [group["lr"] for group in optimizer.param_groups]
         self._attributes = dict(vars(learner.model))
 
     def prepare(self) -> None:
-        """Wrap model and optimizer, once they hold what they shall start from."""
+        """Wrap model and optimizer, once they hold the values to start from."""
         accelerator = self._world.accelerator
         self._wrapped = accelerator.prepare_model(self._learner.model)
         self._stepper = accelerator.prepare_optimizer(self._optimizer, device_placement=False)
 
     def release(self) -> None:
-        """Leave the model as it came, but for its weights and mode."""
+        """Leave the model as it was, except for its weights and mode."""
         model = self._learner.model
-        # Mixed precision hangs a `forward` on the object itself, which a copy of the model would take with it.
+        # Mixed precision sets `forward` on the object itself, and a copy of the model would keep it.
         for name in vars(model).keys() - self._attributes.keys():
             delattr(model, name)
         if "forward" in self._attributes:
             model.forward = self._attributes["forward"]
         self._world.accelerator.free_memory()
 
-    def make(self, batch: Any, carried: Carried, moment: Moment, flags: Sequence[float]) -> Update:
+    def make(self, batch: Any, carried: Carried, step_info: StepInfo, flags: Sequence[float]) -> Update:
         """One update.
 
         Args:
-            flags: numbers that travel with the message; their sums over all processes come back.
+            flags: numbers that are summed over all processes along with the loss; see `Update.flags`.
         """
         world, plan = self._world, self._plan
-        rate = self._set_learning_rate(moment)
+        rate = self._set_learning_rate(step_info)
         total, count, carried = self._learner.loss(self._wrapped, batch, carried)
         loss_sum, items, *flags = world.sum([total.detach(), count, *flags])
         if not items:
-            raise ValueError(f"{type(self._learner).__name__}.loss: no process has an item in step {moment.step + 1}")
+            raise ValueError(
+                f"{type(self._learner).__name__}.loss: no process has an item in step {step_info.step + 1}"
+            )
         _check("loss", loss_sum / items)
-        # DDP takes the mean of the gradients over the processes, which is why their number comes in.
+        # DDP takes the mean of the gradients over the processes, hence the factor `size`.
         world.accelerator.backward(total * (plan.loss_scale * world.size / items))
         norm = self._finish_gradient()
         self._stepper.step()
         self._stepper.zero_grad()
-        # Contiguous, as it will be after a checkpoint: the layout can decide on the last bit of a product.
+        # Contiguous, as after loading a checkpoint: the layout can change the last bit of a product.
         carried = None if carried is None else tuple(tensor.detach().contiguous() for tensor in carried)
         return Update(loss_sum, items, norm, rate, carried, flags)
 
-    def _set_learning_rate(self, moment: Moment) -> float:
-        factor = self._schedule(moment)
+    def carried_like(self, batch: Any) -> Carried:
+        """What a batch carries to the next one: the shapes and types that a checkpoint must have. Changes nothing."""
+        self._learner.model.eval()
+        with preserve_rng_state(self._world.device), torch.no_grad():
+            return self._learner.loss(self._wrapped, batch, None)[2]
+
+    def _set_learning_rate(self, step_info: StepInfo) -> float:
+        factor = self._schedule(step_info)
         for group, base in zip(self._optimizer.param_groups, self._base_rates, strict=True):
             group["lr"] = base * factor
         return self._optimizer.param_groups[0]["lr"]
@@ -110,7 +121,7 @@ class Updater:
         norm = total_norm.item()
         if plan.clip_norm is not None and norm > plan.clip_norm:
             nn.utils.clip_grads_with_norm_(self._parameters, plan.clip_norm, total_norm)
-        # With a scaler (fp16) an overflow is part of the method: it skips the update and lowers its scale.
+        # With a scaler (fp16) an overflow is expected: it skips the update and lowers its scale.
         if accelerator.scaler is None:
             _check("gradient norm", norm)
         return norm

@@ -1,4 +1,4 @@
-"""The processes that train together, on Accelerate: which one this is, its device, and the few words they exchange."""
+"""The processes that train together, on Accelerate: which one this is, its device, and what they exchange."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -7,17 +7,19 @@ from typing import Literal
 import torch
 from torch import Tensor, distributed
 
+from quasirnn.errors import Failure, MissingPackageError
+
 Precision = Literal["no", "bf16", "fp16"]
 
 
-class RankFailed(RuntimeError):
+class RankFailed(Failure):
     """Another process of this training failed; its own message says why."""
 
 
 class World:
     """One process, or all those that `torchrun` started.
 
-    Made before the data is divided, since that needs `rank` and `size`:
+    Create it before the data is divided, which needs `rank` and `size`:
 
         with World("bf16") as world:
             learner = MyLearner(rank=world.rank, ranks=world.size, device=world.device)
@@ -32,16 +34,16 @@ class World:
         try:
             from accelerate import Accelerator, InitProcessGroupKwargs
         except ImportError as error:
-            raise ImportError("training needs accelerate: pip install 'quasirnn[train]'") from error
+            raise MissingPackageError("training needs accelerate: pip install 'quasirnn[train]'") from error
         if mixed_precision not in ("no", "bf16", "fp16"):
             raise ValueError(f'World: mixed_precision must be "no", "bf16" or "fp16", got {mixed_precision!r}')
-        # Without being told, Accelerate takes processes on machines without a GPU for so many trainings of their own.
+        # By default Accelerate takes processes on machines without a GPU for independent trainings.
         cpu = cpu or not torch.accelerator.is_available()
         if mixed_precision == "fp16" and cpu:
             raise ValueError('World: mixed_precision="fp16" needs a GPU; "bf16" works on a CPU too')
-        # The others wait while the first one validates, which may take longer than the usual ten minutes.
-        patience = InitProcessGroupKwargs(timeout=timedelta(hours=4))
-        self.accelerator = Accelerator(mixed_precision=mixed_precision, cpu=cpu, kwargs_handlers=[patience])
+        # The others wait while the first one validates, which may take longer than the default of ten minutes.
+        timeout = InitProcessGroupKwargs(timeout=timedelta(hours=4))
+        self.accelerator = Accelerator(mixed_precision=mixed_precision, cpu=cpu, kwargs_handlers=[timeout])
         self.rank: int = self.accelerator.process_index
         self.size: int = self.accelerator.num_processes
         self.device: torch.device = self.accelerator.device
@@ -52,7 +54,7 @@ class World:
         return self.rank == 0
 
     def sum(self, values: Sequence[float | Tensor]) -> list[float]:
-        """Each number summed over all processes. The only way in which they talk, besides the gradients."""
+        """Each number summed over all processes. Their only communication besides the gradients."""
         if self.size == 1:
             return [float(value) for value in values]
         vector = torch.zeros(len(values), dtype=torch.float64, device=self.device)
@@ -62,7 +64,7 @@ class World:
         return vector.tolist()
 
     def agree(self, error: Exception | None, doing: str) -> None:
-        """All go on if no process brings an error; otherwise all raise, so that none waits for one that left."""
+        """Continue if no process has an error; otherwise all raise, so that none waits for one that has left."""
         failed = self.sum([float(error is not None)])[0]
         if error is not None:
             raise error

@@ -1,22 +1,21 @@
-"""What a run tells: records in metrics.jsonl, progress for the observer, and the minutes it has taken."""
+"""The log of a run: records in metrics.jsonl, progress for the observer, and the minutes it has taken."""
 
 import time
 from pathlib import Path
 from typing import Any, Literal
 
-from quasirnn.training.files import WriteError, writing
+from quasirnn.errors import WriteError
 from quasirnn.training.metrics import Metrics
-from quasirnn.training.plan import Plan
+from quasirnn.training.plan import Plan, State
 from quasirnn.training.progress import Observer, Pace, Progress
-from quasirnn.training.state import State
 from quasirnn.training.update import Update
 
 
-class Journal:
-    """Writes and shows on the first process; on the others it only keeps the time.
+class RunLog:
+    """Writes and reports on the first process; on the others it only measures time.
 
-    A record that cannot be written does not raise here, where the other processes would wait in vain: it is left in
-    `failure`, which the engine takes to all of them.
+    A record that cannot be written does not raise here, where the other processes would wait forever: the error is
+    stored in `failure`, and the engine raises it on all of them.
     """
 
     def __init__(self, plan: Plan, steps_per_epoch: int, observer: Observer | None) -> None:
@@ -33,15 +32,13 @@ class Journal:
         self._started = time.monotonic()
 
     def minutes(self) -> float:
-        """Of the run so far, earlier parts included."""
+        """Of the run so far, across resumes."""
         return self._minutes_before + (time.monotonic() - self._started) / 60
 
     def open(self, folder: Path) -> None:
         if self._observer is None:
             return
         try:
-            with writing(folder, "nothing was written"):
-                folder.mkdir(parents=True, exist_ok=True)
             self._metrics = Metrics(folder / "metrics.jsonl")
         except WriteError as error:
             self.failure = error
@@ -61,7 +58,7 @@ class Journal:
     def record(self, event: str, state: State, **values: Any) -> None:
         if self._metrics is None or self._observer is None:
             return
-        # What is fixed comes last: a figure of a task cannot take its name.
+        # The fixed values win: a figure of a task cannot overwrite them. Named twice, they come first.
         fixed = {"event": event, "step": state.step, "epoch": state.epoch_number, "minutes": round(self.minutes(), 4)}
         record = fixed | values | fixed
         try:
@@ -72,7 +69,7 @@ class Journal:
             self._observer.record(record)
 
     def updated(self, state: State, update: Update, seconds: float) -> None:
-        """After an update. Sums since the last record are part of the state, so that a resumed run records the same."""
+        """Log an update. Sums since the last record are part of the state, so that a resumed run records the same."""
         state.loss_total, state.loss_items = state.loss_total + update.loss_sum, state.loss_items + update.items
         self._pace.add(update.loss, update.items, seconds)
         self._learning_rate = update.learning_rate

@@ -8,7 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from quasirnn.training.files import WriteError, unshared, write_bytes, write_json, write_safetensors
+from quasirnn.errors import WriteError
+from quasirnn.files import tensor_bytes, unique_tensors, write_bytes, write_json
 from training.disk import Disk, no_space, read_only
 
 
@@ -86,8 +87,8 @@ def test_json_is_strict(tmp_path):
 def test_tied_and_strided_tensors_are_written_once_and_in_order(tmp_path):
     weight = torch.randn(3, 4)
     tensors = {"a": weight, "b": weight, "transposed": weight.T, "empty": torch.empty(0), "none": torch.empty(0)}
-    assert list(unshared(tensors)) == ["a", "transposed", "empty", "none"]
-    write_safetensors(tmp_path / "file", tensors)
+    assert list(unique_tensors(tensors)) == ["a", "transposed", "empty", "none"]
+    write_bytes(tmp_path / "file", tensor_bytes(tensors))
     loaded = load_file(tmp_path / "file")
     assert set(loaded) == {"a", "transposed", "empty", "none"}
     assert torch.equal(loaded["transposed"], weight.T)
