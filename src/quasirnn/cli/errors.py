@@ -37,7 +37,7 @@ def run_errors() -> Iterator[None]:
     Only the errors that say what to do: any other ValueError is a bug.
     """
     from quasirnn.data.errors import DataError
-    from quasirnn.models.checked_files import ModelFileError
+    from quasirnn.errors import ModelFileError
     from quasirnn.tasks.run_folder import RunError
     from quasirnn.tasks.settings import SettingsError
     from quasirnn.training import BadLoss, CheckpointError, RankFailed, WriteError

@@ -11,7 +11,7 @@ from quasirnn.data.language_corpus import LanguageCorpus, find_corpora
 from quasirnn.data.language_corpus import load as load_corpus
 from quasirnn.data.streams import EvaluationStreams, Streams
 from quasirnn.models import LanguageModel
-from quasirnn.models import language_model_start as start
+from quasirnn.models.initialisation import init_uniform, init_unigram, init_unit_gates
 from quasirnn.tasks.language_model_settings import PRESETS, LanguageModelSettings
 from quasirnn.tasks.optimising import optimizer_of, schedule_of
 from quasirnn.tasks.run_folder import Run, RunError
@@ -50,11 +50,11 @@ def build(settings: LanguageModelSettings, vocabulary_size: int, counts: Tensor 
     )
     model.reset_parameters(settings.word_scale)
     if settings.gates_start == "unit":
-        start.start_with_unit_gates(model, settings.word_scale)
+        init_unit_gates(model, settings.word_scale)
     elif settings.gates_start == "small":
-        start.start_small(model)
+        init_uniform(model)
     if settings.unigram_start:
-        start.start_at_unigrams(model, counts)
+        init_unigram(model, counts)
     return model
 
 

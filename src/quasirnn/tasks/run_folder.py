@@ -25,11 +25,14 @@ import torch
 from torch import nn
 
 from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.errors import ModelFileError, one_line, shown
+from quasirnn.errors import has_lone_surrogate as is_broken
+from quasirnn.files import check_file, read_json, read_text
 from quasirnn.models import pretrained
-from quasirnn.models.checked_files import ModelFileError, check_file, read_json, read_text
 from quasirnn.models.pretrained import Pretrained
-from quasirnn.models.typed_values import Unfit, as_type, is_broken, one_line, shown
 from quasirnn.ops import backends
+from quasirnn.schema import InvalidValue as Unfit
+from quasirnn.schema import as_type
 from quasirnn.tasks.settings import (
     NO_OPTIONS,
     SettingsError,

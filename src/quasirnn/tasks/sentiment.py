@@ -15,7 +15,7 @@ from quasirnn.data.labelled_corpus import load as load_corpus
 from quasirnn.data.labelled_files import find_labelled
 from quasirnn.data.length_batches import Batch, EvaluationBatches, LengthBatches
 from quasirnn.models import SequenceClassifier
-from quasirnn.models.recurrent import start_orthogonal
+from quasirnn.models.initialisation import init_orthogonal
 from quasirnn.tasks.optimising import optimizer_of, schedule_of
 from quasirnn.tasks.run_folder import Run
 from quasirnn.tasks.sentiment_settings import PRESETS, SentimentSettings
@@ -55,7 +55,7 @@ def build(
         padding=padding,
     )
     if settings.lstm_start == "orthogonal":
-        start_orthogonal(model.rnn)
+        init_orthogonal(model.rnn)
     if vectors is not None:
         with torch.no_grad():
             model.embedding.weight.copy_(vectors)

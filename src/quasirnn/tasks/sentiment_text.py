@@ -14,9 +14,11 @@ from quasirnn.data.labelled_corpus import LabelledSplit
 from quasirnn.data.labelled_corpus import load as load_corpus
 from quasirnn.data.length_batches import EvaluationBatches
 from quasirnn.data.vocabulary import CLASSIFIER_SPECIALS, Vocabulary
+from quasirnn.errors import shown
 from quasirnn.models import SequenceClassifier
 from quasirnn.models.sequence_classifier import Reading
-from quasirnn.models.typed_values import Unfit, as_type, shown
+from quasirnn.schema import InvalidValue as Unfit
+from quasirnn.schema import as_type
 from quasirnn.tasks.run_folder import REMEDY, Run, RunError
 from quasirnn.tasks.sentiment import EVALUATION_TOKENS, judge, logits_of
 from quasirnn.tasks.sentiment_settings import SentimentSettings

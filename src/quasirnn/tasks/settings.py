@@ -20,7 +20,10 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from quasirnn.models.typed_values import LARGEST, Unfit, alternatives, as_type, describe_type, shown
+from quasirnn.errors import LARGEST_INTEGER as LARGEST
+from quasirnn.errors import shown
+from quasirnn.schema import InvalidValue as Unfit
+from quasirnn.schema import alternatives, as_type, describe_type
 
 CELLS = ("qrnn", "lstm")
 GROUPS = ("data", "model", "optimisation", "run")

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.errors import shown
 from quasirnn.models.pretrained import Pretrained
-from quasirnn.models.typed_values import shown
 from quasirnn.tasks import run_folder
 from quasirnn.tasks.curves import draw_curves_of
 from quasirnn.tasks.run_folder import Run, RunError, Training

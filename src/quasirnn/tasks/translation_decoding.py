@@ -11,7 +11,7 @@ from quasirnn.data.length_batches import EvaluationBatches
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models import Translator
 from quasirnn.models.beam_search import beam_search
-from quasirnn.models.decoding_step import Hypothesis
+from quasirnn.models.decoding import Hypothesis
 from quasirnn.models.translator_decoder import Decoding
 from quasirnn.training.learner import Tick
 
