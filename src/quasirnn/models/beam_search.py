@@ -304,7 +304,7 @@ class Beams:
         """For which sentences no later step can change the n best, (B,).
 
         Let an unfinished hypothesis have the log-probability p now, and q when it ends after T steps, T <= longest.
-        Its further terms are at most 0, so q <= p <= 0; and the factor F never grows with T, so F(T) >= F(longest) >= 1.
+        Its further terms are at most 0, so q <= p <= 0; the factor F never grows with T, so F(T) >= F(longest) >= 1.
         Then
 
             score = F(T) q  <=  F(T) p  <=  F(longest) p.

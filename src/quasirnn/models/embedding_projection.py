@@ -56,7 +56,7 @@ def project_embedding(
         return output
     zoneout = layer.zoneout if layer.training else 0.0
     sums = convolve(layer, inputs, lengths)
-    bias = layer.bias
+    bias: Tensor | None = layer.bias
     if extra_bias is not None:
         bias = extra_bias if bias is None else bias + extra_bias
     h, c = fused_pool(
@@ -101,6 +101,7 @@ def _context(layer: QRNNLayer, inputs: EmbeddedTokens, lengths: Tensor | None) -
     n = layer.context_size
     if n == 0:
         return None
+    assert embedding.padding_idx is not None
     empty = tokens.new_full((tokens.shape[1], n, 1), embedding.padding_idx)
     last_tokens = last_inputs(tokens[..., None], empty, n, lengths)
     assert last_tokens is not None

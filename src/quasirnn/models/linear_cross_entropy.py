@@ -40,7 +40,7 @@ def linear_cross_entropy(
             f"got {tuple(h.shape)}, {tuple(weight.shape)} and {tuple(targets.shape)}."
         )
     if torch.is_grad_enabled() and (h.requires_grad or weight.requires_grad or bias.requires_grad):
-        loss: Tensor = _LinearCrossEntropy.apply(h, weight, bias, targets)  # type: ignore[no-untyped-call]
+        loss: Tensor = _LinearCrossEntropy.apply(h, weight, bias, targets)
     else:
         loss = _losses(h, weight, bias, targets).sum()
     return loss + label_smoothing * _above_mean(h, weight, bias, targets) if label_smoothing else loss

@@ -108,9 +108,7 @@ class FullPrecisionLSTM(nn.LSTM):
 
     def forward(self, input: Tensor, hx: State | None = None) -> tuple[Tensor, State]:  # type: ignore[override]
         with torch.autocast(input.device.type, enabled=False):
-            return cast(
-                tuple[Tensor, State], super().forward(input.float() if input.dtype.itemsize < 4 else input, hx)
-            )
+            return super().forward(input.float() if input.dtype.itemsize < 4 else input, hx)
 
 
 class LSTMLayers(nn.Module):
@@ -148,16 +146,19 @@ class LSTMLayers(nn.Module):
         Args:
             lengths: (B,), needed with two directions. The state is then that after the padding.
         """
-        states = []
-        for number, layer in enumerate(self.layers):
-            backward = number % self.num_directions == 1
-            before = None if state is None else (state[0][number : number + 1], state[1][number : number + 1])
-            h, after = layer(reverse_rows(x, lengths) if backward else x, before)
-            states.append(after)
-            output = torch.cat([output, reverse_rows(h, lengths)], dim=-1) if backward else h
-            if number % self.num_directions + 1 == self.num_directions and number + 1 < len(self.layers):
+        output, states = x, list[State]()
+        while len(states) < len(self.layers):
+            if states:
                 dropped = functional.dropout(output, self.dropout, self.training)
                 x = torch.cat([x, dropped], dim=-1) if self.dense else dropped
+            directions = []
+            for backward in (False, True)[: self.num_directions]:
+                n = len(states)
+                before = None if state is None else (state[0][n : n + 1], state[1][n : n + 1])
+                h, after = self.layers[n](reverse_rows(x, lengths) if backward else x, before)
+                directions.append(reverse_rows(h, lengths) if backward else h)
+                states.append(after)
+            output = torch.cat(directions, dim=-1) if len(directions) > 1 else directions[0]
         return output, (torch.cat([h_n for h_n, _ in states]), torch.cat([c_n for _, c_n in states]))
 
     def reset_parameters(self) -> None:

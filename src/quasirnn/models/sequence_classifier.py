@@ -1,7 +1,8 @@
 """Sequence classifier: embedding, densely connected recurrent layers, one label per sequence (paper, section 3.1)."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,8 @@ from quasirnn.ops.padding import padding_mask
 Readout = Literal["mean", "max-mean-last"]
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Reading:
     """The state of a classifier between two pieces of its sequences."""
 
     state: State  # of the layers
@@ -120,10 +122,11 @@ class SequenceClassifier(Pretrained):
         if isinstance(self.rnn, QRNN):
             h, _ = self.rnn(x, lengths=lengths)
         else:
-            checked = checks.lengths("SequenceClassifier", lengths, *tokens.shape, x.device)
+            T, B = tokens.shape
+            checked = checks.lengths("SequenceClassifier", lengths, T, B, x.device)
             assert checked is not None
             lengths = checked
-            padding = padding_mask(lengths, len(tokens))[..., None]
+            padding = padding_mask(lengths, T)[..., None]
             # Padding cannot affect earlier outputs, but must stay out of the readout; and out of the input, as NaN
             # times a gradient of zero would be NaN in the gradient of the weights.
             x = x.masked_fill(padding, 0.0)

@@ -180,7 +180,8 @@ class Translator(Pretrained):
         """Encode sources (S, B) for `begin` and `step`: everything that is computed once per source."""
         if source.dim() != 2:
             raise ValueError(f"Translator: the source must be (S, B), got shape {tuple(source.shape)}.")
-        checked = checks.lengths("Translator, source", lengths, *source.shape, source.device)
+        S, B = source.shape
+        checked = checks.lengths("Translator, source", lengths, S, B, source.device)
         assert checked is not None
         return self.decoder.prepare(self.encoder(self._embedded(source), checked), checked)
 

@@ -118,7 +118,7 @@ def encoder_kernel_sizes(kernel_size: int | Sequence[int] | None, num_layers: in
     widths = (kernel_size,) * num_layers if isinstance(kernel_size, int) else tuple(kernel_size)
     if len(widths) != num_layers:
         raise ValueError(
-            f"Translator: kernel_size has {len(widths)} widths for num_layers = {num_layers}; give one per layer of the "
-            f"encoder, or one integer for all."
+            f"Translator: kernel_size has {len(widths)} widths for num_layers = {num_layers}; give one per layer of "
+            f"the encoder, or one integer for all."
         )
     return tuple(checks.at_least_one("Translator", "kernel_size", width) for width in widths)
