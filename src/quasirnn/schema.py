@@ -190,5 +190,5 @@ def _lenient(hint: Any) -> Any:
         return Union[tuple(map(_lenient, get_args(hint)))]  # noqa: UP007
     if _is_sequence(hint):
         item = _lenient((*get_args(hint), Any)[0])
-        return Annotated[tuple[item, ...], BeforeValidator(_as_tuple)]
+        return Annotated[tuple[item, ...], BeforeValidator(_as_tuple)]  # type: ignore[valid-type]
     return {str: Text, int: Integer, float: Number}.get(hint, hint)

@@ -214,14 +214,14 @@ def test_generate_nothing_and_from_strange_prompts(word):
     ("arguments", "message"),
     [
         (["--temperature", "-1"], "Invalid value for '--temperature'"),
-        (["--temperature", "inf"], "temperature must be 0 or more, and finite, got inf."),
+        (["--temperature", "inf"], "temperature must be finite and at least 0, got inf."),
         (["--temperature", "nan"], "temperature"),
         (["--top-k", "0"], "Invalid value for '--top-k'"),
-        (["--top-p", "0"], "top_p must be over 0 and at most 1, got 0.0."),
+        (["--top-p", "0"], "top_p must be above 0 and at most 1, got 0.0."),
         (["--top-p", "1.5"], "Invalid value for '--top-p'"),
         (["--length", "-1"], "Invalid value for '--length'"),
         (["--length", "many"], "Invalid value for '--length'"),
-        (["--seed", str(2**70)], "seed must be 0 or more"),
+        (["--seed", str(2**70)], "seed must be at least 0"),
         (["--prompt", "the \udcff"], "'the \\udcff': not valid UTF-8."),
     ],
 )

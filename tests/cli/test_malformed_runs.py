@@ -115,8 +115,8 @@ WITHOUT_MODEL = {
         remove("model.safetensors"),
         "model.safetensors: no such file. A run has no model before its first validation; go on: --resume.",
     ),
-    "weights empty": (truncate("model.safetensors", 0), "model.safetensors: not a whole safetensors file: "),
-    "weights truncated": (truncate("model.safetensors", 900), "model.safetensors: not a whole safetensors file: "),
+    "weights empty": (truncate("model.safetensors", 0), "model.safetensors: not a complete safetensors file: "),
+    "weights truncated": (truncate("model.safetensors", 900), "model.safetensors: not a complete safetensors file: "),
     "weights with a huge header": (write("model.safetensors", struct.pack("<Q", 2**62)), "model.safetensors: "),
     "weights that are no weights": (write("model.safetensors", b"\x80\x04pickle" * 99), "model.safetensors: "),
     "weights of another shape": (
@@ -183,8 +183,8 @@ CLASSIFIER = {
     "vocabulary of another run": (change("vocabulary.json", tokens=["<pad>", "<unk>", "a"]), "vocabulary.json: has 3 "),
     "config of another model": (change("config.json", model="LanguageModel"), "config.json: holds a 'LanguageModel'"),
     "config with another class": (change("config.json", num_classes=3), "model.safetensors: output.weight has shape"),
-    "config with another padding": (change("config.json", padding=99), "config.json: describes no model: "),
-    "config with another dropout": (change("config.json", dropout=1.5), "config.json: describes no model: "),
+    "config with another padding": (change("config.json", padding=99), "config.json: does not describe a model: "),
+    "config with another dropout": (change("config.json", dropout=1.5), "config.json: does not describe a model: "),
     "config with another cell": (change("config.json", cell="lstm"), "config.json: "),
 }
 CLASSIFIER_USES = (
@@ -266,10 +266,10 @@ TRANSLATOR = {
     "config of another model": (change("config.json", model="LanguageModel"), "config.json: holds a 'LanguageModel'"),
     "config with another size": (change("config.json", embedding_size=9), "model.safetensors: embedding.weight has "),
     "config with another width": (change("config.json", kernel_size=[4, 2]), "model.safetensors: encoder."),
-    "config with another end": (change("config.json", end=99), "config.json: describes no model: "),
+    "config with another end": (change("config.json", end=99), "config.json: does not describe a model: "),
     "config with a letter for an end": (change("config.json", end=0), "config.json: end is 0, but "),
-    "config with one mark twice": (change("config.json", start=0, end=0), "config.json: describes no model: "),
-    "config with another dropout": (change("config.json", dropout=1.5), "config.json: describes no model: "),
+    "config with one mark twice": (change("config.json", start=0, end=0), "config.json: does not describe a model: "),
+    "config with another dropout": (change("config.json", dropout=1.5), "config.json: does not describe a model: "),
     "config with another cell": (change("config.json", cell="lstm"), "config.json: "),
     **{
         name: WITHOUT_MODEL[name]

@@ -13,7 +13,7 @@ from torch import Tensor
 END = 0
 
 
-class Found(NamedTuple):
+class Result(NamedTuple):
     tokens: list[int]
     score: float
     log_probability: float
@@ -89,16 +89,16 @@ class Path(NamedTuple):
             if value > -math.inf
         ]
 
-    def found(self, target: int, alpha: float) -> Found:
+    def result(self, target: int, alpha: float) -> Result:
         tokens = self.tokens[:-1] if self.finished else self.tokens
         score = self.score(target, alpha)
-        return Found(tokens, score, self.log_probability, self.finished, torch.stack(self.attention))
+        return Result(tokens, score, self.log_probability, self.finished, torch.stack(self.attention))
 
 
-def ranked(paths: list[Path], target: int, alpha: float) -> list[Found]:
+def ranked(paths: list[Path], target: int, alpha: float) -> list[Result]:
     """Finished ones first, each by score."""
-    found = [path.found(target, alpha) for path in paths]
-    return sorted(found, key=lambda one: (not one.finished, -one.score))
+    results = [path.result(target, alpha) for path in paths]
+    return sorted(results, key=lambda one: (not one.finished, -one.score))
 
 
 def every_path(step, state: ModelState, *, start: int, longest: int) -> list[Path]:
@@ -113,7 +113,7 @@ def every_path(step, state: ModelState, *, start: int, longest: int) -> list[Pat
 
 def plain_beam(
     step, state: ModelState, *, start: int, target: int, longest: int, alpha: float, beam: int
-) -> list[Found]:
+) -> list[Result]:
     """Beam search to the last step: as long as there is an unfinished hypothesis and the length allows it."""
     kept = [Path([], 0.0, state, [])]
     for _ in range(longest):

@@ -1,15 +1,15 @@
-"""LSTM layers step by step, with `nn.LSTMCell` on the weights of a module: what `DenseLSTM` and others must compute."""
+"""LSTM layers step by step, with `nn.LSTMCell` on the weights of a module: what `LSTMLayers` must compute."""
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from quasirnn.models.recurrent import DenseLSTM
+from quasirnn.models.recurrent import LSTMLayers
 
 
 def run(rnn: nn.Module, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Output and state for x (T, B, D), as `rnn` gives them in eval mode; gradients reach its parameters."""
-    dense = isinstance(rnn, DenseLSTM)
+    dense = isinstance(rnn, LSTMLayers)
     layers = [(layer, 0) for layer in rnn.layers] if dense else [(rnn, number) for number in range(rnn.num_layers)]
     ends = []
     for layer, number in layers:

@@ -4,7 +4,7 @@ import torch
 
 from models.exhaustive_search import END
 from quasirnn.models import beam_search
-from quasirnn.models.decoding_step import Hypothesis, Step
+from quasirnn.models.decoding import Hypothesis, Step
 
 START = 3
 

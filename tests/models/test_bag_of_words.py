@@ -49,7 +49,7 @@ def test_guarantee_deterministic_fit():
 
 
 def test_another_order():
-    with pytest.raises(ValueError, match="order must be 1, words, or 2, words and pairs, got 3"):
+    with pytest.raises(ValueError, match=r"order must be 1 \(words\) or 2 \(words and pairs\), got 3"):
         BagOfWords(texts([1]), classes=2, order=3)
 
 

@@ -179,7 +179,7 @@ def test_the_first_guess_is_nearly_uniform():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"cell": "lstm", "zoneout": 0.1}, "an LSTM has no zoneout: leave it out, or take cell='qrnn'"),
+        ({"cell": "lstm", "zoneout": 0.1}, "an LSTM has no zoneout: leave it out, or use cell='qrnn'"),
         ({"cell": "lstm", "zoneout": 0.0}, "an LSTM has no zoneout"),
         ({"cell": "lstm", "kernel_size": 2}, "an LSTM has no kernel_size"),
         ({"cell": "lstm", "pooling": "fo"}, "an LSTM has no pooling"),

@@ -7,7 +7,7 @@ import pytest
 
 from models.exhaustive_search import factor
 from models.small_decoders import memoryless, search
-from quasirnn.models.ranking import RankingCriterion
+from quasirnn.models.beam_search import RankingCriterion
 
 
 @pytest.mark.parametrize(
@@ -22,20 +22,20 @@ from quasirnn.models.ranking import RankingCriterion
     ],
 )
 def test_the_factor_by_hand(alpha, expected):
-    found = RankingCriterion(alpha, longest_target=9).factor(np.arange(1, 6), 3)
-    assert found.tolist() == pytest.approx(expected, rel=1e-15)
+    factors = RankingCriterion(alpha, longest_target=9).factor(np.arange(1, 6), 3)
+    assert factors.tolist() == pytest.approx(expected, rel=1e-15)
 
 
 def test_the_factor_is_the_appendix_product_and_never_grows_with_length():
     for alpha in (0.0, 0.2, 0.6, 1.0, 2.5):
         criterion = RankingCriterion(alpha, longest_target=400)
         for target in (0, 1, 7, 400):
-            found = criterion.factor(np.arange(1, 450), target)
-            assert found.tolist() == pytest.approx([factor(t, target, alpha) for t in range(1, 450)], rel=1e-12)
-            assert (np.diff(found) <= 0).all()
-            assert found[-1] == 1
+            factors = criterion.factor(np.arange(1, 450), target)
+            assert factors.tolist() == pytest.approx([factor(t, target, alpha) for t in range(1, 450)], rel=1e-12)
+            assert (np.diff(factors) <= 0).all()
+            assert factors[-1] == 1
             # The others' target lengths make no difference, not in the last bit.
-            assert (found == RankingCriterion(alpha, target).factor(np.arange(1, 450), target)).all()
+            assert (factors == RankingCriterion(alpha, target).factor(np.arange(1, 450), target)).all()
 
 
 # Ends at once with 0.4; or says 1 (0.6) and then ends with 0.5.
@@ -52,9 +52,9 @@ SHORT_OR_LONG = memoryless([0, 0, 0, 1], [0.5, 0, 0.5, 0], [0.1, 0, 0.9, 0], [0.
     ],
 )
 def test_alpha_0_ranks_by_probability_and_alpha_1_by_the_mean(alpha, best, scores):
-    found = search(SHORT_OR_LONG, None, 1, alpha=alpha, target_lengths=2, max_lengths=2, beam=8, n_best=2)[0]
-    assert found[0].tokens == best
-    assert [one.score for one in found] == pytest.approx(scores, rel=1e-14)
-    assert [one.log_probability for one in found] == pytest.approx(
-        [math.log(0.4 if one.tokens == [] else 0.3) for one in found], rel=1e-14
+    hypotheses = search(SHORT_OR_LONG, None, 1, alpha=alpha, target_lengths=2, max_lengths=2, beam=8, n_best=2)[0]
+    assert hypotheses[0].tokens == best
+    assert [one.score for one in hypotheses] == pytest.approx(scores, rel=1e-14)
+    assert [one.log_probability for one in hypotheses] == pytest.approx(
+        [math.log(0.4 if one.tokens == [] else 0.3) for one in hypotheses], rel=1e-14
     )

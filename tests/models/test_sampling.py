@@ -17,11 +17,11 @@ def shares(sampler: Sampler, logits: torch.Tensor = LOGITS, draws: int = 20_000)
     return sampler(logits.expand(draws, -1)).bincount(minlength=len(logits)) / draws
 
 
-def check_shares(found: torch.Tensor, expected: torch.Tensor, draws: int = 20_000) -> None:
+def check_shares(measured: torch.Tensor, expected: torch.Tensor, draws: int = 20_000) -> None:
     """Pearson's chi-square: over 30 for at most four degrees of freedom is a chance in 200,000; seeds are fixed."""
-    assert (found[expected == 0] == 0).all()
+    assert (measured[expected == 0] == 0).all()
     kept = expected > 0
-    assert draws * ((found[kept] - expected[kept]).square() / expected[kept]).sum() < 30
+    assert draws * ((measured[kept] - expected[kept]).square() / expected[kept]).sum() < 30
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
@@ -51,9 +51,9 @@ def test_top_k_draws_among_the_k_likeliest_as_they_stand_to_one_another(k):
 
 def test_top_k_keeps_k_where_tokens_are_equally_likely():
     for k in (1, 2, 3):
-        found = shares(Sampler(top_k=k, seed=1), torch.tensor([1.0, 2.0, 2.0, 2.0, 0.0]), draws=1000)
-        assert (found > 0).sum() == k
-        assert found[0] == found[4] == 0
+        measured = shares(Sampler(top_k=k, seed=1), torch.tensor([1.0, 2.0, 2.0, 2.0, 0.0]), draws=1000)
+        assert (measured > 0).sum() == k
+        assert measured[0] == measured[4] == 0
 
 
 # The sums from the likeliest on: 0.5, 0.75, 0.9, 0.97, 1.
@@ -104,15 +104,15 @@ def test_logits_of_any_type(dtype):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"temperature": -0.1}, "temperature must be 0 or more, and finite, got -0.1."),
-        ({"temperature": math.inf}, "temperature must be 0 or more, and finite, got inf."),
-        ({"temperature": math.nan}, "temperature must be 0 or more, and finite, got nan."),
-        ({"top_k": 0}, "top_k must be 1 or more, got 0."),
-        ({"top_p": 0.0}, "top_p must be over 0 and at most 1, got 0.0."),
-        ({"top_p": 1.1}, "top_p must be over 0 and at most 1, got 1.1."),
-        ({"top_p": math.nan}, "top_p must be over 0 and at most 1, got nan."),
-        ({"seed": -1}, "seed must be 0 or more, and less than 2**63, got -1."),
-        ({"seed": 2**63}, f"seed must be 0 or more, and less than 2**63, got {2**63}."),
+        ({"temperature": -0.1}, "temperature must be finite and at least 0, got -0.1."),
+        ({"temperature": math.inf}, "temperature must be finite and at least 0, got inf."),
+        ({"temperature": math.nan}, "temperature must be finite and at least 0, got nan."),
+        ({"top_k": 0}, "top_k must be at least 1, got 0."),
+        ({"top_p": 0.0}, "top_p must be above 0 and at most 1, got 0.0."),
+        ({"top_p": 1.1}, "top_p must be above 0 and at most 1, got 1.1."),
+        ({"top_p": math.nan}, "top_p must be above 0 and at most 1, got nan."),
+        ({"seed": -1}, "seed must be at least 0 and below 2**63, got -1."),
+        ({"seed": 2**63}, f"seed must be at least 0 and below 2**63, got {2**63}."),
     ],
 )
 def test_wrong_arguments(arguments, message):

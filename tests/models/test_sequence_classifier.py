@@ -78,16 +78,16 @@ def test_guarantee_padding_cannot_leak(model, fill):
     """The same bits of the logits, the loss and all gradients, whatever stands behind the texts."""
     labels = torch.tensor([0, 1, 1, 0])
 
-    def found(tokens: torch.Tensor) -> list[torch.Tensor]:
+    def computed(tokens: torch.Tensor) -> list[torch.Tensor]:
         loss = model(tokens, LENGTHS, labels)
         return [model(tokens, LENGTHS), loss, *gradients(model, loss)]
 
-    expected = found(padded())
+    expected = computed(padded())
     if fill == "NaN":
         with torch.no_grad():
             model.embedding.weight[PADDING] = float("nan")
     tokens = padded({"a word": 5, "other words": texts().flip(0), "NaN": PADDING}[fill])
-    for ours, theirs in zip(found(tokens), expected, strict=True):
+    for ours, theirs in zip(computed(tokens), expected, strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -131,10 +131,10 @@ def test_gates_and_cells_by_name_are_those_of_the_forward_pass(pooling, training
     expected = model(texts(), torch.full((4,), 9))
     model.train(training)
     state = torch.get_rng_state()
-    found = model.inspect(texts())
+    inspected = model.inspect(texts())
     assert torch.equal(torch.get_rng_state(), state)
-    assert list(found) == ["l0", "l1"]
-    for gates in found.values():
+    assert list(inspected) == ["l0", "l1"]
+    for gates in inspected.values():
         assert set(gates) == {*pooling, "z", "c", "h"}
         c = torch.zeros(4, 6, dtype=torch.float64)
         for t in range(9):
@@ -142,7 +142,7 @@ def test_gates_and_cells_by_name_are_those_of_the_forward_pass(pooling, training
             c = step["f"] * c + step.get("i", 1 - step["f"]) * step["z"]
             torch.testing.assert_close(step["c"], c, rtol=0, atol=1e-12)
             torch.testing.assert_close(step["h"], step.get("o", 1.0) * c, rtol=0, atol=1e-12)
-    logits = model.output(found["l1"]["h"].mean(0))
+    logits = model.output(inspected["l1"]["h"].mean(0))
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-12)
     assert model.training == training
     assert all(module.training == training for module in model.modules())
@@ -151,7 +151,7 @@ def test_gates_and_cells_by_name_are_those_of_the_forward_pass(pooling, training
 
 
 def test_an_lstm_has_no_gates_to_show():
-    with pytest.raises(ValueError, match="only a QRNN's gates can be shown; this model has an LSTM"):
+    with pytest.raises(ValueError, match="only a QRNN can show its gates; this model has an LSTM"):
         build(cell="lstm").inspect(texts())
 
 
@@ -227,7 +227,7 @@ def test_the_vector_of_padding_is_zero_and_learns_nothing():
     [
         ({"num_classes": 1}, "num_classes must be at least 2, got 1"),
         ({"cell": "gru"}, "cell must be 'qrnn' or 'lstm', got 'gru'"),
-        ({"cell": "lstm", "zoneout": 0.1}, "an LSTM has no zoneout: leave it out, or take cell='qrnn'"),
+        ({"cell": "lstm", "zoneout": 0.1}, "an LSTM has no zoneout: leave it out, or use cell='qrnn'"),
         ({"cell": "lstm", "kernel_size": 2}, "an LSTM has no kernel_size"),
         ({"kernel_size": (2, 2, 2)}, "kernel_size"),
         ({"pooling": "of"}, "pooling"),

@@ -7,14 +7,14 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from models import translator_reference as reference
-from quasirnn.models import Translator, symbol_layer
+from quasirnn.models import Translator, embedding_projection
 from quasirnn.models.attention import Attention
-from quasirnn.models.symbol_layer import Symbols
+from quasirnn.models.embedding_projection import EmbeddedTokens
 from quasirnn.models.translator_decoder import Decoding, Encoded
-from quasirnn.models.translator_encoder import encoder_widths, reversed_rows
+from quasirnn.models.translator_encoder import encoder_kernel_sizes, reverse_rows
 from quasirnn.nn import QRNNLayer
 
-SYMBOLS = 11
+VOCABULARY = 11
 # Of sources and targets. The first source is shorter than the widest window, the last target has one step.
 SOURCE_LENGTHS, TARGET_LENGTHS = (2, 9, 5, 8), (4, 7, 3, 1)
 VARIANTS = {
@@ -22,16 +22,20 @@ VARIANTS = {
     "paper's layers": {"num_layers": 4, "embedding_size": 3},
     "widths": {"kernel_size": (3, 1), "pooling": "ifo"},
     "f, one layer": {"pooling": "f", "num_layers": 1, "kernel_size": 4},
+    "attention to cells": {"attend": "cells", "embedding_size": 3},
+    "attention to cells, one layer": {"attend": "cells", "num_layers": 1, "pooling": "ifo"},
+    "initial cells": {"init_decoder": True, "num_layers": 3},
+    "cells for both": {"init_decoder": True, "attend": "cells", "pooling": "f"},
     "lstm": {"cell": "lstm"},
     "lstm, three layers": {"cell": "lstm", "num_layers": 3, "embedding_size": 3},
 }
-CELLS = {"qrnn": {}, "lstm": {"cell": "lstm"}}
+CELLS = {"qrnn": {}, "qrnn with cells": {"attend": "cells", "init_decoder": True}, "lstm": {"cell": "lstm"}}
 EXACT = {"rtol": 1e-11, "atol": 1e-12}
 
 
 def build(**arguments) -> Translator:
     torch.manual_seed(1)
-    return Translator(SYMBOLS, **{"hidden_size": 5, "num_layers": 2, **arguments}).double().eval()
+    return Translator(VOCABULARY, **{"hidden_size": 5, "num_layers": 2, **arguments}).double().eval()
 
 
 @pytest.fixture(params=VARIANTS.values(), ids=VARIANTS)
@@ -51,7 +55,7 @@ class Batch:
         generator = torch.Generator().manual_seed(2)
 
         def rows(lengths, extra=0):
-            return [torch.randint(3, SYMBOLS, (length + extra,), generator=generator) for length in lengths]
+            return [torch.randint(3, VOCABULARY, (length + extra,), generator=generator) for length in lengths]
 
         self.sources, self.targets = rows(source_lengths), rows(target_lengths, extra=1)
         self.source, self.source_lengths = pad_sequence(self.sources), torch.tensor(source_lengths)
@@ -77,7 +81,7 @@ class Batch:
         other = Batch(self.source_lengths.tolist(), self.target_lengths.tolist())
         for name, lengths in (("source", self.source_lengths), ("target_in", self.target_lengths)):
             padding = torch.arange(len(getattr(self, name)))[:, None] >= lengths
-            filling = torch.randint(3, SYMBOLS, padding.shape)
+            filling = torch.randint(3, VOCABULARY, padding.shape)
             setattr(other, name, torch.where(padding, filling, getattr(self, name)))
             if name == "target_in":
                 other.labels = torch.where(padding, filling, self.labels)
@@ -86,6 +90,12 @@ class Batch:
 
 def pooling_of(model: Translator) -> str | None:
     return None if model.config["cell"] == "lstm" else model.config["pooling"] or "fo"
+
+
+def reference_options(model: Translator, *names: str) -> dict[str, object]:
+    """The options of the reference: the pooling and, if not the default, those with the given names."""
+    options = {name: model.config[name] for name in names if name in model.config}
+    return {"pooling": pooling_of(model), **options}
 
 
 def leaves(model: Translator) -> reference.Parameters:
@@ -112,8 +122,9 @@ def test_logits_loss_and_gradients_are_those_of_the_papers_loops(model):
     logits = model(*batch)
     expected_loss = 0.0
     for number in range(len(batch)):
-        symbols, target = batch.sources[number].tolist(), batch.targets[number]
-        expected = reference.translate(p, symbols, target[:-1].tolist(), pooling_of(model))
+        source, target = batch.sources[number].tolist(), batch.targets[number]
+        options = reference_options(model, "attend", "init_decoder")
+        expected = reference.translate(p, source, target[:-1].tolist(), **options)
         torch.testing.assert_close(logits[: len(target) - 1, number], expected.logits, **EXACT)
         expected_loss = expected_loss + F.cross_entropy(expected.logits, target[1:], reduction="sum")
     loss, *gradients = loss_and_gradients(model, batch)
@@ -128,26 +139,28 @@ def test_encoding_is_that_of_the_papers_loops(model):
     encoded = model.encode(batch.source, batch.source_lengths)
     assert encoded.memory.shape == (9, 4, 5)
     for number, symbols in enumerate(batch.sources):
-        found = reference.encode(p, [p["embedding.weight"][symbol] for symbol in symbols.tolist()], pooling_of(model))
-        torch.testing.assert_close(encoded.memory[: len(symbols), number], torch.stack(found.outputs), **EXACT)
-        for layer, end in enumerate(found.ends):
+        expected = reference.encode(
+            p, [p["embedding.weight"][symbol] for symbol in symbols.tolist()], pooling_of(model)
+        )
+        torch.testing.assert_close(encoded.memory[: len(symbols), number], torch.stack(expected.outputs), **EXACT)
+        for layer, end in enumerate(expected.ends):
             projected = p[f"decoder.from_encoder.{layer}.weight"] @ end
             if pooling_of(model) is None:
-                torch.testing.assert_close(encoded.handed[0][layer, number], end, **EXACT)
-                torch.testing.assert_close(encoded.handed[1][layer, number], projected, **EXACT)
+                torch.testing.assert_close(encoded.conditioning[0][layer, number], end, **EXACT)
+                torch.testing.assert_close(encoded.conditioning[1][layer, number], projected, **EXACT)
             else:
-                torch.testing.assert_close(encoded.handed[layer][number], projected, **EXACT)
+                torch.testing.assert_close(encoded.conditioning[layer][number], projected, **EXACT)
 
 
 def test_attention_is_equation_8():
     attention = Attention(5).double()
     p = {f"decoder.attention.{name}": tensor for name, tensor in attention.named_parameters()}
     h, c, lengths = torch.randn(6, 3, 5).double(), 3 * torch.randn(4, 3, 5).double(), torch.tensor([6, 1, 4])
-    found, weights = attention(c, *attention.read(h, lengths), lengths)
+    output, weights = attention(c, *attention.project(h, lengths), lengths)
     for row, length in enumerate(lengths.tolist()):
         for t in range(len(c)):
             expected, alpha = reference.attend(p, c[t, row], list(h[:length, row]))
-            torch.testing.assert_close(found[t, row], expected, **EXACT)
+            torch.testing.assert_close(output[t, row], expected, **EXACT)
             torch.testing.assert_close(weights[t, row, :length], alpha, **EXACT)
             assert torch.equal(weights[t, row, length:], torch.zeros(6 - length).double())
 
@@ -159,10 +172,10 @@ def test_attention_by_hand():
         attention.from_memory.weight.copy_(torch.eye(2))
         attention.from_state.weight.copy_(torch.tensor([[0.0, 10.0], [0.0, 0.0]]))
     lengths = torch.tensor([2])
-    memory = attention.read(torch.tensor([[[1.0, 0.0]], [[0.0, 4.0]]]).double(), lengths)
-    found, weights = attention(torch.tensor([[[3.0, 0.0]]]).double().log().clamp(min=0), *memory, lengths)
+    memory = attention.project(torch.tensor([[[1.0, 0.0]], [[0.0, 4.0]]]).double(), lengths)
+    output, weights = attention(torch.tensor([[[3.0, 0.0]]]).double().log().clamp(min=0), *memory, lengths)
     torch.testing.assert_close(weights, torch.tensor([[[0.75, 0.25]]]).double())
-    torch.testing.assert_close(found, torch.tensor([[[0.75, 1.0]]]).double())
+    torch.testing.assert_close(output, torch.tensor([[[0.75, 1.0]]]).double())
 
 
 def test_every_gate_of_every_decoder_layer_sees_the_end_of_its_encoder_layer():
@@ -192,9 +205,9 @@ def test_steps_are_what_the_whole_target_gives(model):
     p = leaves(model)
     for number, length in enumerate(TARGET_LENGTHS):
         torch.testing.assert_close(log_probabilities[:length, number], expected[:length, number], **EXACT)
-        symbols, target = batch.sources[number].tolist(), batch.targets[number][:-1].tolist()
-        weights = reference.translate(p, symbols, target, pooling_of(model)).attention
-        torch.testing.assert_close(attention[:length, number, : len(symbols)], weights, **EXACT)
+        source, target = batch.sources[number].tolist(), batch.targets[number][:-1].tolist()
+        weights = reference.translate(p, source, target, **reference_options(model, "attend", "init_decoder")).attention
+        torch.testing.assert_close(attention[:length, number, : len(source)], weights, **EXACT)
     assert attention.shape == (7, 4, 9)
 
 
@@ -224,7 +237,7 @@ def test_targets_of_one_source_may_share_it(either):
     repeated = either.begin(encoded.repeat(n))
     assert shared.size == repeated.size == 4 * n
     for _ in range(4):
-        tokens = torch.randint(3, SYMBOLS, (4 * n,))
+        tokens = torch.randint(3, VOCABULARY, (4 * n,))
         first, shared, first_attention = either.step(tokens, shared, encoded)
         second, repeated, second_attention = either.step(tokens, repeated, encoded.repeat(n))
         torch.testing.assert_close(first, second, **EXACT)
@@ -256,12 +269,14 @@ def test_a_decoding_drops_sources_and_keeps_each_once(either):
     _, two_each, _ = either.advance(torch.tensor([3, 4, 5, 6, 7, 8, 9, 10]), two_each)
     left = two_each.rows(torch.tensor([3, 2, 2, 7, 6, 7]))
     assert left.encoded.lengths.tolist() == [SOURCE_LENGTHS[1], SOURCE_LENGTHS[3]]
-    found, _, _ = either.advance(torch.tensor([1, 1, 1, 1, 1, 1]), left)
+    log_probabilities, _, _ = either.advance(torch.tensor([1, 1, 1, 1, 1, 1]), left)
     for row, (source, token) in enumerate(((1, 6), (1, 5), (1, 5), (3, 10), (3, 9), (3, 10))):
         alone = batch.row(source)
         alone.target_in = torch.tensor([[int(batch.target_in[0, source])], [token], [1]])
-        torch.testing.assert_close(found[row], decoded(either, alone)[0][2, 0], **EXACT)
-    with pytest.raises(ValueError, match=r"every source that is left needs as many targets, side by side, got \[1, 2"):
+        torch.testing.assert_close(log_probabilities[row], decoded(either, alone)[0][2, 0], **EXACT)
+    with pytest.raises(
+        ValueError, match=r"every remaining source needs the same number of targets, next to each other, got \[1, 2"
+    ):
         two_each.rows(torch.tensor([0, 2, 3]))
 
 
@@ -287,10 +302,10 @@ def test_guarantee_padding_of_nan_behind_the_encoders_outputs_cannot_leak(model)
     padding = (torch.arange(9)[:, None] >= batch.source_lengths)[..., None]
 
     def poison(encoder, inputs, outputs):
-        return outputs[0].masked_fill(padding, float("nan")), outputs[1]
+        return outputs._replace(memory=outputs.memory.masked_fill(padding, float("nan")))
 
     model.encoder.register_forward_hook(poison)
-    assert model.encoder(Symbols(batch.source, model.embedding), batch.source_lengths)[0].isnan().any()
+    assert model.encoder(EmbeddedTokens(batch.source, model.embedding), batch.source_lengths)[0].isnan().any()
     for ours, clean in zip(loss_and_gradients(model, batch), expected, strict=True):
         assert torch.equal(ours, clean)
     for ours, clean in zip(decoded(model, batch), steps, strict=True):
@@ -311,19 +326,19 @@ def test_guarantee_padding_a_row_alone_is_the_row_in_a_batch(model):
         assert torch.equal(seen[:, SOURCE_LENGTHS[number] :], torch.zeros_like(seen[:, SOURCE_LENGTHS[number] :]))
 
 
-def test_logits_behind_a_targets_length_are_the_same_for_all(model):
+def test_logits_past_a_targets_length_are_the_same_for_all(model):
     logits = model(*Batch())
-    behind = torch.arange(len(logits))[:, None] >= torch.tensor(TARGET_LENGTHS)
-    assert torch.equal(logits[behind], model.softmax.bias.expand(int(behind.sum()), -1))
+    padding = torch.arange(len(logits))[:, None] >= torch.tensor(TARGET_LENGTHS)
+    assert torch.equal(logits[padding], model.softmax.bias.expand(int(padding.sum()), -1))
 
 
 def test_sources_are_read_from_their_own_end(either):
     """The end of reading is the first symbol; what was read before a symbol stands behind it in the source."""
     batch = Batch()
-    _, ends = either.encoder(Symbols(batch.source, either.embedding), batch.source_lengths)
+    ends = either.encoder(EmbeddedTokens(batch.source, either.embedding), batch.source_lengths).last_h
     changed = batch.source.clone()
-    changed[SOURCE_LENGTHS[1] - 1, 1] = 3 + (changed[SOURCE_LENGTHS[1] - 1, 1] - 2) % (SYMBOLS - 3)
-    _, other_ends = either.encoder(Symbols(changed, either.embedding), batch.source_lengths)
+    changed[SOURCE_LENGTHS[1] - 1, 1] = 3 + (changed[SOURCE_LENGTHS[1] - 1, 1] - 2) % (VOCABULARY - 3)
+    other_ends = either.encoder(EmbeddedTokens(changed, either.embedding), batch.source_lengths).last_h
     memory = either.encode(batch.source, batch.source_lengths).memory
     torch.testing.assert_close(ends[-1], memory[0])
     assert not torch.allclose(ends[-1][1], other_ends[-1][1], atol=1e-9), "the last symbol of a source is read first"
@@ -336,14 +351,14 @@ def test_the_encoder_looks_ahead_and_the_decoder_does_not():
     memory = model.encode(batch.source, batch.source_lengths).memory
     for place in range(9):
         changed = batch.source.clone()
-        changed[place] = 3 + (changed[place] - 2) % (SYMBOLS - 3)
+        changed[place] = 3 + (changed[place] - 2) % (VOCABULARY - 3)
         different = (model.encode(changed, batch.source_lengths).memory != memory).any(-1)[:, 0]
         # Read from the end: what is read later stands earlier.
         assert different.nonzero().flatten().tolist() == list(range(min(9, place + 3 + 1 + 1)))
     logits = model(*batch)
     for place in range(7):
         changed = Batch((9,), (7,))
-        changed.target_in[place] = 3 + (changed.target_in[place] - 2) % (SYMBOLS - 3)
+        changed.target_in[place] = 3 + (changed.target_in[place] - 2) % (VOCABULARY - 3)
         different = (model(*changed) != logits).any(-1)[:, 0]
         assert different.nonzero().flatten().tolist() == list(range(place, 7))
 
@@ -351,11 +366,11 @@ def test_the_encoder_looks_ahead_and_the_decoder_does_not():
 def test_rows_are_reversed_within_their_lengths():
     x = torch.randn(5, 3, 2)
     lengths = torch.tensor([5, 1, 3])
-    found = reversed_rows(x, lengths)
+    reversed_x = reverse_rows(x, lengths)
     for row, length in enumerate(lengths.tolist()):
-        assert torch.equal(found[:length, row], x[:length, row].flip(0))
-        assert torch.equal(found[length:, row], x[length:, row])
-    assert torch.equal(reversed_rows(found, lengths), x)
+        assert torch.equal(reversed_x[:length, row], x[:length, row].flip(0))
+        assert torch.equal(reversed_x[length:, row], x[length:, row])
+    assert torch.equal(reverse_rows(reversed_x, lengths), x)
 
 
 @pytest.mark.parametrize(
@@ -363,10 +378,24 @@ def test_rows_are_reversed_within_their_lengths():
     [(None, 4, (6, 2, 2, 2)), (None, 1, (6,)), (3, 2, (3, 3)), ([6, 1], 2, (6, 1)), ((2, 3, 4), 3, (2, 3, 4))],
 )
 def test_widths_of_the_encoder(kernel_size, num_layers, widths):
-    assert encoder_widths(kernel_size, num_layers) == widths
+    assert encoder_kernel_sizes(kernel_size, num_layers) == widths
     layers = build(kernel_size=kernel_size, num_layers=num_layers)
     assert tuple(layer.kernel_size for layer in layers.encoder.layers) == widths
     assert {layer.kernel_size for layer in layers.decoder.layers} == {2}
+
+
+@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
+def test_label_smoothing_is_that_of_pytorch_in_training_alone(cell):
+    model, plain, batch = build(cell=cell, label_smoothing=0.1), build(cell=cell), Batch()
+    expected = F.cross_entropy(
+        model(*batch).flatten(0, 1),
+        batch.labels.flatten(),
+        ignore_index=model.padding,
+        reduction="sum",
+        label_smoothing=0.1,
+    )
+    assert torch.equal(model(*batch, labels=batch.labels), plain(*batch, labels=batch.labels))
+    torch.testing.assert_close(model.train()(*batch, labels=batch.labels), expected, **EXACT)
 
 
 def test_gradients_reach_every_parameter(model):
@@ -374,7 +403,7 @@ def test_gradients_reach_every_parameter(model):
     _, *gradients = loss_and_gradients(model, batch)
     for (name, _), gradient in zip(model.named_parameters(), gradients, strict=True):
         assert gradient.isfinite().all(), name
-        # Symbols that do not occur, padding among them, have no gradient.
+        # EmbeddedTokens that do not occur, padding among them, have no gradient.
         assert gradient.any() if "embedding" in name else gradient.bool().double().mean() > 0.9, name
     assert not gradients[0][model.padding].any()
 
@@ -399,7 +428,7 @@ def test_dropout_stands_between_layers_and_nowhere_else(cell):
     assert seen == [0.0, between, between, 0.0] + ([between, between] if cell == "qrnn" else [])
     if cell == "lstm":
         assert model.decoder.rnn.dropout == 0.5
-    h = model.decoder(Symbols(Batch().target_in, model.embedding), model.encode(*list(Batch())[:2]))[0]
+    h = model.decoder(EmbeddedTokens(Batch().target_in, model.embedding), model.encode(*list(Batch())[:2]))[0]
     assert (h != 0).all()
 
 
@@ -412,7 +441,7 @@ def test_one_layer_has_nothing_to_drop_between():
 @pytest.mark.parametrize(
     ("arguments", "parameters"),
     [
-        # Symbols and softmax: 2 * 200 * 320 + 200; W_k and W_c: 2 * 320 ** 2. In units of 320 ** 2, the encoder: 6 * 3
+        # Embedding and softmax: 2 * 200 * 320 + 200; W_k and W_c: 2 * 320 ** 2. In units of 320 ** 2, the encoder: 6 * 3
         # and thrice 2 * 3; the decoder: four times 2 * 3, and four times 3 for V. 8 layers with 3 * 320 biases.
         ({}, 128_200 + (2 + 18 + 18 + 24 + 12) * 102_400 + 8 * 960),
         # Layers of 4 * 2, two sets of 4 * 320 biases each; four times 1 for V.
@@ -431,7 +460,7 @@ def test_parameters_of_the_papers_models(arguments, parameters):
 def test_the_gates_of_every_layer_start_with_a_variance_near_one(arguments, monkeypatch):
     """Of an LSTM's decoder, whose layers are one module, the first is seen."""
     # First layers as well have vectors for input.
-    monkeypatch.setattr(symbol_layer, "STEPS_A_SYMBOL", float("inf"))
+    monkeypatch.setattr(embedding_projection, "MIN_STEPS_PER_TOKEN", float("inf"))
     model, inputs = Translator(60, hidden_size=64, **arguments).eval(), []
     for module in model.modules():
         if isinstance(module, QRNNLayer | nn.LSTM):
@@ -453,12 +482,12 @@ def test_both_languages_have_one_embedding_and_the_marks_are_remembered():
     assert (model.padding, model.start, model.end) == (4, 5, 6)
     assert not model.embedding.weight[4].any()
     assert [module for module in model.modules() if isinstance(module, nn.Embedding)] == [model.embedding]
-    assert model.vocabulary_size == SYMBOLS
+    assert model.vocabulary_size == VOCABULARY
 
 
 @pytest.mark.parametrize("arguments", VARIANTS.values(), ids=VARIANTS)
 def test_a_model_is_read_as_it_was_saved(tmp_path, arguments):
-    model = Translator(SYMBOLS, **{"hidden_size": 5, "num_layers": 2, "end": 9, **arguments}).eval()
+    model = Translator(VOCABULARY, **{"hidden_size": 5, "num_layers": 2, "end": 9, **arguments}).eval()
     model.save_pretrained(tmp_path)
     again = Translator.from_pretrained(tmp_path)
     assert again.config == model.config
@@ -470,10 +499,14 @@ def test_a_model_is_read_as_it_was_saved(tmp_path, arguments):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"cell": "lstm", "zoneout": 0.1}, "an LSTM has no zoneout: leave it out, or take cell='qrnn'"),
+        ({"cell": "lstm", "zoneout": 0.1}, "an LSTM has no zoneout: leave it out, or use cell='qrnn'"),
         ({"cell": "lstm", "kernel_size": 2, "pooling": "fo"}, "an LSTM has no kernel_size and no pooling"),
+        ({"attend": "c"}, "Translator: attend must be 'outputs' or 'cells', got 'c'"),
+        ({"cell": "lstm", "attend": "cells"}, "an LSTM has no attend: leave it out"),
+        ({"cell": "lstm", "init_decoder": True}, "an LSTM has no init_decoder"),
+        ({"label_smoothing": 1.5}, "Translator: label_smoothing is a probability"),
         ({"cell": "gru"}, "cell must be 'qrnn' or 'lstm', got 'gru'"),
-        ({"kernel_size": (6, 2, 2)}, "Translator: kernel_size has 3 widths for num_layers = 2; give one for each"),
+        ({"kernel_size": (6, 2, 2)}, "Translator: kernel_size has 3 widths for num_layers = 2; give one per layer"),
         ({"kernel_size": (6, 0)}, "Translator: kernel_size must be at least 1, got 0"),
         ({"num_layers": 0}, "Translator: num_layers must be at least 1, got 0"),
         ({"hidden_size": 0}, "Translator: hidden_size must be at least 1, got 0"),
@@ -481,9 +514,9 @@ def test_a_model_is_read_as_it_was_saved(tmp_path, arguments):
         ({"pooling": "of"}, 'Translator: pooling must be "f", "fo" or "ifo", got'),
         ({"zoneout": 1.5}, "Translator: zoneout is a probability"),
         ({"dropout": -0.1}, "Translator: dropout is a probability"),
-        ({"end": 11}, "Translator: end must be a symbol of the vocabulary, 0 ... 10, got 11"),
-        ({"padding": -1}, "Translator: padding must be a symbol of the vocabulary, 0 ... 10, got -1"),
-        ({"start": 2}, "padding, start and end must be three symbols, got padding = 0, start = 2, end = 2"),
+        ({"end": 11}, "Translator: end must be a token of the vocabulary, 0 to 10, got 11"),
+        ({"padding": -1}, "Translator: padding must be a token of the vocabulary, 0 to 10, got -1"),
+        ({"start": 2}, "padding, start and end must be three different tokens, got padding = 0, start = 2, end = 2"),
     ],
 )
 def test_wrong_arguments(arguments, message):
@@ -510,7 +543,7 @@ def test_wrong_inputs(either):
     encoded = either.encode(source, source_lengths)
     with pytest.raises(ValueError, match=r"one token for each of the 4 encoded sources, .* got shape \(6,\)"):
         either.step(torch.ones(6).long(), either.begin(encoded), encoded)
-    with pytest.raises(ValueError, match=r"the state is of 4 targets and there are 8 tokens. state.repeat\(n\)"):
+    with pytest.raises(ValueError, match=r"the state has 4 targets, but there are 8 tokens. state.repeat\(n\)"):
         either.step(torch.ones(8).long(), either.begin(encoded), encoded)
 
 
@@ -540,16 +573,16 @@ def test_a_model_of_16_bits_runs(dtype):
     torch.testing.assert_close(log_probabilities.double(), decoded(build(), Batch())[0], rtol=0, atol=0.1)
 
 
-@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
-def test_copying_is_learned(cell):
-    """A source of 2 to 4 symbols, put out again: what only the attention and eq. 7 can tell."""
+@pytest.mark.parametrize("arguments", CELLS.values(), ids=CELLS)
+def test_copying_is_learned(arguments):
+    """A source of 2 to 4 tokens, repeated: only the attention and eq. 7 can transmit it."""
     torch.manual_seed(3)
-    model = Translator(SYMBOLS, hidden_size=24, num_layers=2, cell=cell)
+    model = Translator(VOCABULARY, hidden_size=24, num_layers=2, **arguments)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     losses = []
     for _ in range(90):
         lengths = torch.randint(2, 5, (16,))
-        rows = [torch.randint(3, SYMBOLS, (length,)) for length in lengths.tolist()]
+        rows = [torch.randint(3, VOCABULARY, (length,)) for length in lengths.tolist()]
         target = pad_sequence([torch.cat([torch.tensor([1]), row, torch.tensor([2])]) for row in rows])
         loss = model(pad_sequence(rows), lengths, target[:-1], lengths + 1, target[1:]) / (lengths + 1).sum()
         optimizer.zero_grad()

@@ -14,8 +14,9 @@ LSTM_GATES = 4
 
 
 class Source(NamedTuple):
-    outputs: list[Tensor]  # of the last layer, h~_s, for every symbol of the source in its own order
-    ends: list[Tensor]  # h~_T of every layer: its output after the last symbol that it read
+    memory: list[Tensor]  # of the last layer, for every token of the source in its own order: outputs h~_s, or cells
+    ends: list[Tensor]  # h~_T of every layer: its output after the last token that it read
+    cells: list[Tensor]  # of every layer the cells after the last token
 
 
 class Target(NamedTuple):
@@ -23,43 +24,53 @@ class Target(NamedTuple):
     attention: Tensor  # (T, S)
 
 
-def translate(p: Parameters, source: list[int], target: list[int], pooling: str | None) -> Target:
-    """Logits after every symbol of a target; `pooling` None is the LSTM."""
-    embedded = [p["embedding.weight"][symbol] for symbol in source]
-    found = encode(p, embedded, pooling)
-    x = [p["embedding.weight"][symbol] for symbol in target]
-    states, attention = decode(p, x, found, pooling)
+def translate(
+    p: Parameters,
+    source: list[int],
+    target: list[int],
+    pooling: str | None,
+    attend: str = "outputs",
+    init_decoder: bool = False,
+) -> Target:
+    """Logits after every token of a target; `pooling` None is the LSTM."""
+    encoded = encode(p, list(p["embedding.weight"][source]), pooling, attend)
+    if not init_decoder:
+        encoded = encoded._replace(cells=[])
+    states, attention = decode(p, list(p["embedding.weight"][target]), encoded, pooling)
     logits = [p["softmax.weight"] @ h + p["softmax.bias"] for h in states]
     return Target(torch.stack(logits), torch.stack(attention))
 
 
-def encode(p: Parameters, x: list[Tensor], pooling: str | None) -> Source:
+def encode(p: Parameters, x: list[Tensor], pooling: str | None, attend: str = "outputs") -> Source:
     """Inputs are supplied reversed; convolutions are not masked (section 3.3)."""
     x = x[::-1]
-    ends = []
+    ends, last_cells = [], []
     for layer in range(count(p, "encoder.layers.")):
         if pooling is None:
-            x, _ = lstm(p, f"encoder.layers.{layer}.", "_l0", x, None)
+            x, c = lstm(p, f"encoder.layers.{layer}.", "_l0", x, None)
         else:
             weight, bias = p[f"encoder.layers.{layer}.weight"], p[f"encoder.layers.{layer}.bias"]
-            x, _, _ = qrnn(weight, bias, x, pooling, look_ahead=weight.shape[1] // 2)
+            x, cells, _ = qrnn(weight, bias, x, pooling, look_ahead=weight.shape[1] // 2)
+            c = cells[-1]
         ends.append(x[-1])
-    return Source(x[::-1], ends)
+        last_cells.append(c)
+    return Source((cells if attend == "cells" else x)[::-1], ends, last_cells)
 
 
 def decode(p: Parameters, x: list[Tensor], source: Source, pooling: str | None) -> tuple[list[Tensor], list[Tensor]]:
     """Eq. 7 in every layer, eq. 8 in the last; of each step what the softmax sees, and the attention."""
     for layer, end in enumerate(source.ends):
-        handed = p[f"decoder.from_encoder.{layer}.weight"] @ end
+        projected = p[f"decoder.from_encoder.{layer}.weight"] @ end
         if pooling is None:
-            x, _ = lstm(p, "decoder.rnn.", f"_l{layer}", x, (end, handed))
+            x, _ = lstm(p, "decoder.rnn.", f"_l{layer}", x, (end, projected))
             c, gates = x, None
         else:
             weight, bias = p[f"decoder.layers.{layer}.weight"], p[f"decoder.layers.{layer}.bias"]
-            x, c, gates = qrnn(weight, bias + handed, x, pooling, look_ahead=0)
+            c0 = source.cells[layer] if layer < len(source.cells) - 1 else None
+            x, c, gates = qrnn(weight, bias + projected, x, pooling, look_ahead=0, c=c0)
     states, attention = [], []
     for t, c_t in enumerate(c):
-        mixed, weights = attend(p, c_t, source.outputs)
+        mixed, weights = attend(p, c_t, source.memory)
         if pooling is None:
             mixed = torch.tanh(mixed)
         elif len(gates[t]) > 2:
@@ -79,12 +90,12 @@ def attend(p: Parameters, c: Tensor, outputs: list[Tensor]) -> tuple[Tensor, Ten
 
 
 def qrnn(
-    weight: Tensor, bias: Tensor, x: list[Tensor], pooling: str, look_ahead: int
+    weight: Tensor, bias: Tensor, x: list[Tensor], pooling: str, look_ahead: int, c: Tensor | None = None
 ) -> tuple[list[Tensor], list[Tensor], list[list[Tensor]]]:
     """One layer: outputs, cells and gates of every step. Windows see zeros outside of the sequence."""
     width = weight.shape[1]
     hidden = len(weight) // (len(pooling) + 1)
-    c = weight.new_zeros(hidden)
+    c = weight.new_zeros(hidden) if c is None else c
     outputs, cells, all_gates = [], [], []
     for t in range(len(x)):
         pre = bias

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from quasirnn.data.errors import DataError
 from quasirnn.data.streams import Streams
 from quasirnn.models import LanguageModel
-from quasirnn.models.language_model_start import start_with_unit_gates
+from quasirnn.models.initialisation import init_unit_gates
 from quasirnn.tasks import language_model as task
 from quasirnn.tasks.language_model import (
     LANGUAGE_MODEL,
@@ -34,7 +34,7 @@ def lively_model(**arguments) -> LanguageModel:
     torch.manual_seed(1)
     model = LanguageModel(VOCABULARY, **{"hidden_size": 8, **arguments})
     model.reset_parameters(word_scale=1.0)
-    start_with_unit_gates(model, 1.0)
+    init_unit_gates(model, 1.0)
     torch.nn.init.normal_(model.softmax.weight, std=2.0)
     return model.eval()
 

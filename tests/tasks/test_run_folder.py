@@ -265,7 +265,7 @@ MALFORMED = {
         "vocabulary.json: has 3 tokens where config.json says vocabulary_size = 6: they are of two runs.",
     ),
     "no weights": (remove("model.safetensors"), "A run has no model before its first validation; go on: --resume."),
-    "truncated weights": (enlarge("model.safetensors", 300), "model.safetensors: not a whole safetensors file: "),
+    "truncated weights": (enlarge("model.safetensors", 300), "model.safetensors: not a complete safetensors file: "),
     "wrong shapes": (
         change("config.json", hidden_size=5),
         "model.safetensors: embedding.weight has shape (6, 4), the model needs (6, 5).",

@@ -97,7 +97,7 @@ def multiply_adds(model: nn.Module) -> dict[str, int]:
 
     Every matrix of weights meets one vector, so its size is the count. Embeddings are looked up and not multiplied,
     unless another module shares them; so are the products of a translator's first layers, which are made once a batch
-    (see `symbol_layer`). Biases, and whatever is done number by number, are left out. With its gradients a
+    (see `embedding_projection`). Biases, and whatever is done number by number, are left out. With its gradients a
     step has three times as many.
     """
     multiplied = {
@@ -109,7 +109,7 @@ def multiply_adds(model: nn.Module) -> dict[str, int]:
     }
     for module in model.modules():
         if isinstance(module, Translator):
-            multiplied -= set(module.looked_up_weights)
+            multiplied -= set(module.precomputed_weights)
     layers = [module for module in model.modules() if isinstance(module, QRNN | QRNNLayer | nn.RNNBase)]
     recurrent = {parameter for layer in layers for parameter in layer.parameters()}
     return {

@@ -1,9 +1,11 @@
-"""What a user can get wrong, told in one line."""
+"""Errors on the command line: one line on standard error, and an exit code."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
+
+from quasirnn import errors
 
 
 class UsageError(typer.TyperException):
@@ -20,32 +22,10 @@ class Failure(typer.TyperException):
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Around code that checks what the user gave: its errors become one line.
-
-    Not around whole programs: a ValueError from deep inside one is a bug and deserves its traceback.
-    """
+    """Around the work of a command: an error with a message for the user becomes one line. Any other is a bug."""
     try:
         yield
-    except (ValueError, OSError) as error:
-        raise UsageError(str(error)) from error
-
-
-@contextmanager
-def run_errors() -> Iterator[None]:
-    """Around work on a run folder: what is wrong with settings, text or files, and what stops a training.
-
-    Only the errors that say what to do: any other ValueError is a bug.
-    """
-    from quasirnn.data.errors import DataError
-    from quasirnn.errors import UserError
-    from quasirnn.models.checked_files import ModelFileError
-    from quasirnn.tasks.run_folder import RunError
-    from quasirnn.tasks.settings import SettingsError
-    from quasirnn.training import BadLoss, RankFailed, WriteError
-
-    try:
-        yield
-    except (WriteError, BadLoss, RankFailed, MemoryError) as error:
+    except (errors.Failure, MemoryError) as error:
         raise Failure(str(error) or "out of memory") from error
-    except (RunError, SettingsError, DataError, ModelFileError, UserError, ImportError, OSError) as error:
+    except (errors.UserError, OSError) as error:
         raise UsageError(str(error)) from error

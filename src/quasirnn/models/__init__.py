@@ -1,7 +1,7 @@
-"""Layers to task outputs, and decoding. Works on ids, never on text; of files it knows a model's own two only."""
+"""Models for the paper's three tasks, and decoding. They work on ids, never on text, and read and write two files."""
 
 from quasirnn.models.beam_search import beam_search
-from quasirnn.models.decoding_single import greedy, sample
+from quasirnn.models.decoding import greedy, sample
 from quasirnn.models.language_model import LanguageModel
 from quasirnn.models.sampling import Sampler
 from quasirnn.models.sequence_classifier import SequenceClassifier

@@ -1,9 +1,9 @@
-"""Logistic regression on bags of words, or of words and pairs of neighbours: what can be done without order.
+"""Logistic regression on bags of words, or of words and bigrams: a baseline that ignores word order.
 
     p(class) = softmax(b + sum of W[feature] over the features of the text)
 
-A feature is a word that occurs, however often; with `order` 2 also a pair of neighbouring words. Features that the
-training texts do not have are left out.
+A feature is a word that occurs, however often; with `order` 2 also a pair of neighbouring words. Features that do not
+occur in the training texts are ignored.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-# Weights of the L2 penalty to choose from: too little learns the training texts by heart, too much learns nothing.
+# Candidate weights of the L2 penalty: too little overfits, too much underfits.
 L2 = (1e-5, 1e-4, 1e-3)
 ITERATIONS = 100
 
 
 class BagOfWords(nn.Module):
-    """Logistic regression on the features of the given texts; all weights start at zero.
+    """Logistic regression on the features of the given texts; all weights are initialised to zero.
 
     Args:
-        texts: the training texts, each (T,), int64, not negative; they decide on the features.
+        texts: the training texts, each (T,), int64, not negative; they define the features.
         classes: C, the number of classes.
         order: 1 for words, 2 for words and pairs.
 
@@ -35,11 +35,12 @@ class BagOfWords(nn.Module):
     def __init__(self, texts: Sequence[Tensor], classes: int, order: int = 1) -> None:
         super().__init__()
         if order not in (1, 2):
-            raise ValueError(f"BagOfWords: order must be 1, words, or 2, words and pairs, got {order}")
+            raise ValueError(f"BagOfWords: order must be 1 (words) or 2 (words and pairs), got {order}")
         self.order = order
         # Words beyond this are unknown, and so are pairs with them.
         self.words = max((int(text.max()) for text in texts if len(text)), default=0) + 1
         known, _ = _keys(texts, order, self.words)
+        self.known: Tensor
         self.register_buffer("known", known.unique())  # sorted
         self.weight = nn.Parameter(torch.zeros(self.features, classes))
         self.bias = nn.Parameter(torch.zeros(classes))
@@ -52,29 +53,28 @@ class BagOfWords(nn.Module):
         return self.score(*self.bags(texts), len(texts))
 
     def bags(self, texts: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """The features of all texts one after the other, and the number of the text that each is of."""
+        """The features of all texts, concatenated, and the index of the text of each."""
         keys, rows = _keys(texts, self.order, self.words)
-        places = torch.searchsorted(self.known, keys).clamp(max=self.features - 1)
-        is_known = self.known[places] == keys
-        # Each feature of a text once: as (text, feature) in one number.
-        pairs = (rows[is_known] * self.features + places[is_known]).unique()
+        index = torch.searchsorted(self.known, keys).clamp(max=self.features - 1)
+        is_known = self.known[index] == keys
+        # Each feature of a text once: (text, feature) as one number.
+        pairs = (rows[is_known] * self.features + index[is_known]).unique()
         return pairs % self.features, pairs // self.features
 
     def score(self, features: Tensor, rows: Tensor, texts: int) -> Tensor:
         """The logits of bags, (N, C)."""
-        # Faster than embedding_bag, which is made for longer vectors.
+        # Faster than embedding_bag, which is optimised for longer vectors.
         return self.bias.repeat(texts, 1).index_add(0, rows, self.weight.index_select(0, features))
 
 
 def fit(texts: Sequence[Tensor], labels: Tensor, classes: int, order: int = 1, l2: float = 1e-4) -> BagOfWords:
-    """The regression that fits the texts best: mean cross entropy + l2 / 2 * (sum of squared weights).
+    """Minimise the mean cross entropy + l2 / 2 * (sum of squared weights).
 
-    By L-BFGS from zero, ITERATIONS steps at the most: the last bit of it fits what training texts alone have.
+    L-BFGS from zero, at most ITERATIONS steps: further ones only fit the noise of the training texts. Deterministic at
+    a fixed number of threads.
 
     Args:
         labels: (N,), int64.
-
-    The same bits for every call at a fixed number of threads: nothing is drawn.
     """
     model = BagOfWords(texts, classes, order)
     bags = model.bags(texts)
@@ -95,18 +95,18 @@ def fit(texts: Sequence[Tensor], labels: Tensor, classes: int, order: int = 1, l
 def fit_best(
     train: tuple[Sequence[Tensor], Tensor], valid: tuple[Sequence[Tensor], Tensor], classes: int, order: int = 1
 ) -> BagOfWords:
-    """The best on validation of the regressions with each penalty of L2; train and valid are texts and labels."""
+    """The model with the penalty of L2 that is best on validation; train and valid are texts and labels."""
     models = [fit(*train, classes, order, l2) for l2 in L2]
     return max(models, key=lambda model: accuracy(model, *valid))
 
 
 def accuracy(model: BagOfWords, texts: Sequence[Tensor], labels: Tensor) -> float:
-    """The share of texts that are given their label."""
+    """The share of texts that are classified correctly."""
     return (model(texts).argmax(1) == labels).double().mean().item()
 
 
 def _keys(texts: Sequence[Tensor], order: int, words: int) -> tuple[Tensor, Tensor]:
-    """The features of texts as numbers, word w as w, pair v w as (v + 1) * words + w; and the text that each is of."""
+    """The features of texts as numbers, word w as w, pair v w as (v + 1) * words + w; and the text of each."""
     flat = torch.cat([torch.empty(0, dtype=torch.int64), *texts])
     rows = torch.repeat_interleave(torch.arange(len(texts)), torch.tensor([len(text) for text in texts]))
     is_known = flat < words

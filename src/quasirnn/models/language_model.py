@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from quasirnn.models.dropout import embed, locked_dropout
 from quasirnn.models.linear_cross_entropy import linear_cross_entropy, token_losses
 from quasirnn.models.pretrained import Pretrained
-from quasirnn.models.recurrent import Cell, recurrent
+from quasirnn.models.recurrent import Cell, State, recurrent
 from quasirnn.models.sampling import Sampler
-
-State = tuple[Tensor, Tensor]
+from quasirnn.ops import checks
+from quasirnn.ops.operators import state_type
 
 
 class LanguageModel(Pretrained):
@@ -28,20 +29,24 @@ class LanguageModel(Pretrained):
         dropout: on the embeddings and between layers.
         output_dropout: before the softmax.
         gate_bias: False leaves out the biases of the recurrent layers.
-        tied: the softmax has the word vectors for its weight; embedding_size must then be H.
+        tied: the softmax uses the word vectors as its weight; embedding_size must then be H.
+        locked_dropout: every dropout uses one mask for all time steps of a call, instead of one per step.
+        word_dropout: probability that a word's vector is zero wherever the word occurs in the input.
 
-    Inputs: `tokens`, (T, B), int64; `state`, the pair an earlier call returned, continues the streams.
-    Outputs: logits (T, B, V), or, with `targets` (T, B), the summed loss in nats; and the state. All logits at once are
-        never held for the loss.
+    Inputs: `tokens`, (T, B), int64; `state`, the pair that an earlier call returned, continues the streams.
+    Outputs: logits (T, B, V), or, with `targets` (T, B), the summed loss in nats; and the state. The loss never needs
+        memory for all logits at once.
 
     >>> model = LanguageModel(100, hidden_size=16)
     >>> logits, state = model(torch.tensor([[1], [2], [3]]))
     >>> logits.shape
     torch.Size([3, 1, 100])
 
-    Differs from the paper: how weights start, the softmax' bias and the dropout before it are not said there and are
-    ours; `gate_bias=False` is what its equations have.
+    Differs from the paper: it does not specify the initialisation, the bias of the softmax and the dropout before it;
+    these are ours. Its equations have no biases: `gate_bias=False`.
     """
+
+    added = frozenset({"locked_dropout", "word_dropout"})
 
     def __init__(
         self,
@@ -58,22 +63,10 @@ class LanguageModel(Pretrained):
         output_dropout: float = 0.0,
         gate_bias: bool = True,
         tied: bool = False,
+        locked_dropout: bool = False,
+        word_dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.remember(
-            vocabulary_size=vocabulary_size,
-            hidden_size=hidden_size,
-            num_layers=num_layers,
-            embedding_size=embedding_size,
-            cell=cell,
-            kernel_size=list(kernel_size) if isinstance(kernel_size, Sequence) else kernel_size,
-            pooling=pooling,
-            zoneout=zoneout,
-            dropout=dropout,
-            output_dropout=output_dropout,
-            gate_bias=gate_bias,
-            tied=tied,
-        )
+        super().__init__(locals())
         width = hidden_size if embedding_size is None else embedding_size
         if tied and width != hidden_size:
             raise ValueError(
@@ -82,6 +75,8 @@ class LanguageModel(Pretrained):
             )
         self.dropout = dropout
         self.output_dropout = output_dropout
+        self.locked_dropout = locked_dropout
+        self.word_dropout = checks.probability("LanguageModel", "word_dropout", word_dropout)
         self.embedding = nn.Embedding(vocabulary_size, width)
         self.rnn = recurrent(
             cell,
@@ -89,6 +84,7 @@ class LanguageModel(Pretrained):
             hidden_size,
             num_layers,
             dropout=dropout,
+            locked=locked_dropout,
             bias=gate_bias,
             kernel_size=kernel_size,
             pooling=pooling,
@@ -100,7 +96,7 @@ class LanguageModel(Pretrained):
         self.reset_parameters()
 
     def reset_parameters(self, word_scale: float = 0.1) -> None:
-        """Random word vectors, a softmax whose first guess is uniform; the layers start as they do by themselves."""
+        """Random word vectors, a nearly uniform first prediction; the layers have their default initialisation."""
         nn.init.normal_(self.embedding.weight, std=word_scale)
         if self.softmax.weight is not self.embedding.weight:
             nn.init.uniform_(self.softmax.weight, -0.05, 0.05)
@@ -112,28 +108,55 @@ class LanguageModel(Pretrained):
         return self.embedding.num_embeddings
 
     def forward(
-        self, tokens: Tensor, state: State | None = None, targets: Tensor | None = None
+        self,
+        tokens: Tensor,
+        state: State | None = None,
+        targets: Tensor | None = None,
+        penalties: tuple[float, float] = (0.0, 0.0),
     ) -> tuple[Tensor, State]:
+        """Logits or loss, and the state.
+
+        Args:
+            penalties: weights of activation and temporal activation regularisation (Merity et al., 2017), added to the
+                loss in training: AR * mean(dropout(h)^2) + TAR * mean((h[t+1] - h[t])^2) per token, h the output of the
+                last layer.
+        """
         if targets is not None:
             _check_targets(tokens, targets)
-        h, state = self.hidden(tokens, state)
+        output, state = self._outputs(tokens, state)
+        h = self._drop(output, self.output_dropout)
         if targets is None:
             return self.softmax(h), state
-        return linear_cross_entropy(h.flatten(0, 1), self.softmax.weight, self.softmax.bias, targets.flatten()), state
+        loss = linear_cross_entropy(h.flatten(0, 1), self.softmax.weight, self.softmax.bias, targets.flatten())
+        if self.training:
+            for weight, activations in zip(penalties, (h, output[1:] - output[:-1]), strict=True):
+                if weight and len(activations):
+                    # The loss is a sum over tokens, the penalty a mean.
+                    mean = activations.to(state_type(h.dtype)).square().mean()
+                    loss = loss + weight * targets.numel() * mean
+        return loss, state
 
     def hidden(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """What the softmax sees, (T, B, H)."""
-        x = functional.dropout(self.embedding(tokens), self.dropout, self.training)
-        h, state = self.rnn(x, state)
-        return functional.dropout(h, self.output_dropout, self.training), state
+        """The input of the softmax, (T, B, H), and the state."""
+        output, state = self._outputs(tokens, state)
+        return self._drop(output, self.output_dropout), state
+
+    def _outputs(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """The last layer's output, (T, B, H), before dropout, and the state."""
+        x = self._drop(embed(self.embedding, tokens, self.word_dropout, self.training), self.dropout)
+        output: tuple[Tensor, State] = self.rnn(x, state)
+        return output
+
+    def _drop(self, x: Tensor, p: float) -> Tensor:
+        return (locked_dropout if self.locked_dropout else functional.dropout)(x, p, self.training)
 
     @torch.no_grad()
     def losses(self, tokens: Tensor, targets: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """The loss of every target in nats, (T, B), without gradient."""
         _check_targets(tokens, targets)
         h, state = self.hidden(tokens, state)
-        each = token_losses(h.flatten(0, 1), self.softmax.weight, self.softmax.bias, targets.flatten())
-        return each.view_as(targets), state
+        losses = token_losses(h.flatten(0, 1), self.softmax.weight, self.softmax.bias, targets.flatten())
+        return losses.view_as(targets), state
 
     @torch.no_grad()
     def generate(self, prompt: Tensor, sampler: Sampler, window: int = 4096) -> Iterator[int]:

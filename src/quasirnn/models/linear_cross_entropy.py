@@ -1,25 +1,30 @@
-"""The softmax over a large vocabulary and its loss, without ever holding all logits.
+"""The softmax over a large vocabulary and its loss, without all logits in memory at once.
 
 For N tokens and V words the logits are N x V numbers, 84 MB for a batch of the paper's language model, and plain
-autograd keeps them, their log-softmax and the gradient of each at once. Here the tokens are taken in chunks, and a
-chunk's gradient is made while its logits are still there: at most one chunk of them ever exists.
+autograd keeps them, their log-softmax and the gradient of each at the same time. Here the tokens are processed in
+chunks, and the gradient of a chunk is computed with its loss: at most one chunk of logits exists at a time.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from quasirnn.ops.operators import state_type
-from quasirnn.ops.softmax import softmax_loss_
+from quasirnn.ops.softmax import IGNORED, softmax_loss_
 
-# Rows x V numbers at once: 4 million are 16 MB, which stays in a large cache while the passes go over it.
+# Rows x V numbers at once: 4 million are 16 MB, which fits in a large cache.
 CHUNK_NUMBERS = 4_000_000
 
 
-def linear_cross_entropy(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+def linear_cross_entropy(
+    h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, label_smoothing: float = 0.0
+) -> Tensor:
     """Sum over tokens of -log softmax(weight h + bias)[target], in float32 or better.
 
     Args:
         h: (N, H). weight: (V, H). bias: (V,). targets: (N,), int64; rows with -100 do not count.
+        label_smoothing: as in `torch.nn.functional.cross_entropy`.
 
     Differentiable once in h, weight and bias.
 
@@ -35,12 +40,28 @@ def linear_cross_entropy(h: Tensor, weight: Tensor, bias: Tensor, targets: Tenso
             f"got {tuple(h.shape)}, {tuple(weight.shape)} and {tuple(targets.shape)}."
         )
     if torch.is_grad_enabled() and (h.requires_grad or weight.requires_grad or bias.requires_grad):
-        return _LinearCrossEntropy.apply(h, weight, bias, targets)
-    return _losses(h, weight, bias, targets).sum()
+        loss: Tensor = _LinearCrossEntropy.apply(h, weight, bias, targets)
+    else:
+        loss = _losses(h, weight, bias, targets).sum()
+    return loss + label_smoothing * _above_mean(h, weight, bias, targets) if label_smoothing else loss
+
+
+def _above_mean(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    """Sum over tokens of the target's logit minus the mean logit.
+
+    Smoothing by e turns -log p(y) into (1 - e) (-log p(y)) + e mean_v (-log p(v)), which is -log p(y) plus e times this
+    difference: it is linear in the logits, and so needs none but the target's.
+    """
+    counted = targets != IGNORED
+    h, targets = h[counted], targets[counted]
+    with torch.autocast(h.device.type, enabled=False):
+        dtype = state_type(weight.dtype)
+        rows = torch.nn.functional.embedding(targets, weight).to(dtype) - weight.mean(0, dtype=dtype)
+        return (rows * h.to(dtype)).sum() + (bias[targets] - bias.mean()).sum(dtype=dtype)
 
 
 def token_losses(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """The same for each token, (N,), and not differentiable: what `score` shows."""
+    """The loss of each token, (N,), without gradient."""
     with torch.no_grad():
         return _losses(h, weight, bias, targets)
 
@@ -51,8 +72,8 @@ def _losses(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     rows = _rows(weight)
     return torch.cat(
         [
-            softmax_loss_(part @ weight.T, bias, goal)[0]
-            for part, goal in zip(h.split(rows), targets.split(rows), strict=True)
+            softmax_loss_(part @ weight.T, bias, target)[0]
+            for part, target in zip(h.split(rows), targets.split(rows), strict=True)
         ]
     )
 
@@ -62,7 +83,7 @@ def _rows(weight: Tensor) -> int:
 
 
 def _in_working_type(h: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Under autocast the products run in its type, as `nn.Linear`'s would."""
+    """Under autocast the products run in its type, as those of `nn.Linear` do."""
     device = h.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
@@ -72,7 +93,7 @@ def _in_working_type(h: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
         x, w = _in_working_type(h, weight)
         wide = bias.to(state_type(w.dtype))
         total = wide.new_zeros(())
@@ -80,10 +101,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight)
         grad_bias = torch.zeros_like(wide)
         rows = _rows(w)
-        for part, goal, grad_part in zip(x.split(rows), targets.split(rows), grad_h.split(rows), strict=True):
+        for part, target, grad_part in zip(x.split(rows), targets.split(rows), grad_h.split(rows), strict=True):
             grad = part @ w.T
-            # From here on the gradient of the logits, written over them.
-            losses, columns = softmax_loss_(grad, wide, goal)
+            # The logits are overwritten by their gradient.
+            losses, columns = softmax_loss_(grad, wide, target)
             total += losses.sum()
             grad_bias += columns
             torch.mm(grad, w, out=grad_part)
@@ -97,7 +118,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         grad_h, grad_weight, grad_bias = ctx.saved_tensors
         h_type, bias_type = ctx.types
-        return (grad_h * upstream).to(h_type), grad_weight * upstream, (grad_bias * upstream).to(bias_type), None
+        return (grad_h * grad_loss).to(h_type), grad_weight * grad_loss, (grad_bias * grad_loss).to(bias_type), None

@@ -1,138 +1,127 @@
-"""A model's own two files, `config.json` and `model.safetensors`: writing them, and reading them with distrust.
+"""The two files of a model, `config.json` and `model.safetensors`: writing them, and reading them with distrust.
 
-A file may come from anywhere. Nothing in it is run, a size is compared with what is there before memory is asked for,
-and whatever is wrong with it ends in a `ModelFileError`: one line that begins with the file's name.
+A file may come from anywhere. Nothing in it is executed, sizes are checked before memory is allocated, and whatever is
+wrong with it is a `ModelFileError`: one line that begins with the file's name.
 """
 
 import inspect
 import math
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, get_type_hints
+from typing import Any, ClassVar, Self, get_type_hints
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from quasirnn.models.checked_files import (
+from quasirnn.errors import ModelFileError, one_line, shown, some
+from quasirnn.files import (
+    MAX_JSON,
     REMEDY,
-    ModelFileError,
     check_file,
     read_json,
     readable,
+    tensor_bytes,
+    unique_tensors,
+    write_bytes,
     write_json,
-    write_whole,
 )
-from quasirnn.models.typed_values import (
-    Unfit,
-    as_type,
-    one_line,
-    shown,
-)
+from quasirnn.schema import InvalidValue, as_type
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # Tens of thousands of tensors; safetensors itself would read 100 MB.
 MAX_HEADER = 8 * 2**20
-# A number in a configuration may be this large, or as large as the weights are many: no size of theirs is larger.
+# The largest number in a configuration, unless there are more weights than this: no size can exceed their number.
 MAX_NUMBER = 2**24
 
-# Types of weights and buffers by the names that safetensors has for them.
+# Types of weights and buffers by their names in safetensors.
 TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "BOOL": "bool"}
 
 
 class Pretrained(nn.Module):
-    """A module that can be written and read, as its constructor takes plain numbers.
+    """A module that can be saved and loaded, because its constructor takes plain numbers.
 
-    The constructor calls `remember` with what it was given. Afterwards `config` is
-    {"format": 1, "model": class name, **numbers}, and `from_pretrained` builds the model from the same numbers.
+    The constructor passes its arguments to `super().__init__`, as the first thing it does: `locals()` has them. Then
+    `config` is {"format": 1, "model": class name, **arguments}, and `from_pretrained` builds the model from it.
 
     >>> class Doubler(Pretrained):
     ...     def __init__(self, size: int, bias: bool = True):
-    ...         super().__init__()
-    ...         self.remember(size=size, bias=bias)
+    ...         super().__init__(locals())
     ...         self.linear = nn.Linear(size, 2 * size, bias)
     >>> Doubler(3).config
     {'format': 1, 'model': 'Doubler', 'size': 3, 'bias': True}
     """
 
     config: dict[str, Any]
+    # Arguments that came after the first release. They are saved only where they differ from their default, so that
+    # older versions can load every model that needs none of them.
+    added: ClassVar[frozenset[str]] = frozenset()
 
-    def remember(self, **numbers: Any) -> None:
-        """To be called by the constructor, after `super().__init__()`, with each of its arguments."""
-        unknown = numbers.keys() - _constructor(type(self)).keys()
-        assert not unknown, f"{type(self).__name__}: its constructor does not take {sorted(unknown)}"
-        self.config = {"format": FORMAT, "model": type(self).__name__, **numbers}
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.config = {"format": FORMAT, "model": type(self).__name__}
+        for name, parameter in inspect.signature(type(self)).parameters.items():
+            value = arguments[name]
+            if name not in self.added or value != parameter.default:
+                self.config[name] = list(value) if isinstance(value, tuple | list) else value
 
     def save_pretrained(self, folder: Path | str) -> None:
-        """Write `config.json` and `model.safetensors` into a folder, which is made if need be.
+        """Write `config.json` and `model.safetensors` into a folder, which is created if necessary.
 
-        Each file is the old or the new one, whole, whenever the machine stops.
+        After a crash at any moment each file is the old or the new one, whole.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / CONFIG, self.config)
+        write_json(folder / CONFIG, self.config, limit=MAX_JSON)
         save_weights(self, folder / WEIGHTS)
 
     @classmethod
     def from_pretrained(cls, folder: Path | str) -> Self:
-        """The model that `save_pretrained` wrote: on the CPU, in eval mode. Draws no random numbers.
+        """Load a model that `save_pretrained` wrote: on the CPU, in eval mode. Draws no random numbers.
 
         Raises:
-            ModelFileError: what is wrong with which file.
+            ModelFileError: a file is missing, damaged or of another model.
         """
         folder = Path(folder)
         arguments = constructor_arguments(cls, read_config(folder), folder / CONFIG)
         with open_tensors(folder / WEIGHTS) as tensors:
-            # First without memory: numbers that do not belong to these weights must not ask for any.
+            # First on the meta device: a wrong configuration must not allocate memory.
             _check_numbers(arguments, tensors, folder / CONFIG)
-            with _on_meta(limit=1000 + 100 * len(tensors.layout)), _told_of(folder / CONFIG):
-                plan = cls(**arguments)
-            tensors.check(plan)
-            with torch.device("cpu"), torch.random.fork_rng(devices=[]), _told_of(folder / CONFIG):
+            with _on_meta(limit=1000 + 100 * len(tensors.layout)), _blaming(folder / CONFIG):
+                shapes = cls(**arguments)
+            tensors.check(shapes)
+            with torch.device("cpu"), torch.random.fork_rng(devices=[]), _blaming(folder / CONFIG):
                 model = cls(**arguments)
             tensors.copy_to(model)
         return model.eval()
 
 
 def save_weights(model: nn.Module, file: Path) -> None:
-    """`model.safetensors` alone: every parameter and buffer once, tied ones under their first name."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in unique_tensors(model).items()}
-    write_whole(file, to_safetensors(tensors))
+    """Write `model.safetensors` alone: every parameter and buffer once, tied ones under their first name."""
+    write_bytes(file, tensor_bytes(model.state_dict(keep_vars=True)))
 
 
 def load_weights(model: nn.Module, file: Path) -> None:
-    """Fill a model from such a file. Names, shapes and types must be the model's own; nothing is changed otherwise."""
+    """Load such a file into a model. If names, shapes or types differ from the model's, the model stays unchanged."""
     with open_tensors(file) as tensors:
         tensors.check(model)
         tensors.copy_to(model)
 
 
-def unique_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The model's state by name, a tensor that has several names under the first of them only."""
-    seen: set[int] = set()
-    unique = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            unique[name] = tensor
-    return unique
-
-
 def read_config(folder: Path) -> dict[str, Any]:
-    """`config.json`, its "format" and "model" checked."""
+    """`config.json`, with "format" and "model" checked."""
     if not folder.is_dir():
         raise ModelFileError(f"{folder}: {'not a folder' if os.path.lexists(folder) else 'no such folder'}.")
     file = folder / CONFIG
     config = read_json(file)
     if config.get("format") != FORMAT or isinstance(config["format"], bool):
         raise ModelFileError(
-            f'{file}: "format" must be {FORMAT}, got {shown(config.get("format"))}. Did a newer version write it?'
+            f'{file}: "format" must be {FORMAT}, got {shown(config.get("format"))}. Was it written by a newer version?'
         )
     if not isinstance(config.get("model"), str):
         raise ModelFileError(f'{file}: "model" must name a class, got {shown(config.get("model"))}. {REMEDY}')
@@ -140,12 +129,13 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def constructor_arguments(cls: type[nn.Module], config: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """What a configuration says to the constructor of `cls`, each value of the type that stands in its signature."""
+    """The arguments for the constructor of `cls` in a configuration, each of the type in the signature."""
     if config["model"] != cls.__name__:
         raise ModelFileError(
-            f"{file}: holds a {shown(config['model'])}, not a {cls.__name__!r}. Read it with its own class."
+            f"{file}: holds a {shown(config['model'])}, not a {cls.__name__!r}. Load it with its own class."
         )
-    hints = _constructor(cls)
+    types = get_type_hints(cls.__init__)
+    hints = {name: types.get(name, Any) for name in inspect.signature(cls).parameters}
     arguments = {}
     for key, value in config.items():
         if key in ("format", "model"):
@@ -154,19 +144,13 @@ def constructor_arguments(cls: type[nn.Module], config: Mapping[str, Any], file:
             raise ModelFileError(f"{file}: {cls.__name__} has no {shown(key)}. {REMEDY}")
         try:
             arguments[key] = as_type(value, hints[key])
-        except Unfit as unfit:
-            raise ModelFileError(f"{file}: {key} {unfit}. {REMEDY}") from None
-    needed = inspect.signature(cls).parameters.values()
-    missing = [p.name for p in needed if p.default is p.empty and p.name not in arguments]
+        except InvalidValue as error:
+            raise ModelFileError(f"{file}: {key} {error}. {REMEDY}") from None
+    parameters = inspect.signature(cls).parameters.values()
+    missing = [p.name for p in parameters if p.default is p.empty and p.name not in arguments]
     if missing:
         raise ModelFileError(f"{file}: {', '.join(missing)} missing. {REMEDY}")
     return arguments
-
-
-def _constructor(cls: type[nn.Module]) -> dict[str, Any]:
-    """The type of each argument that the constructor takes; Any where it does not say."""
-    hints = get_type_hints(cls.__init__)
-    return {name: hints.get(name, Any) for name in inspect.signature(cls).parameters}
 
 
 def _check_numbers(arguments: Mapping[str, Any], tensors: "Tensors", file: Path) -> None:
@@ -175,17 +159,17 @@ def _check_numbers(arguments: Mapping[str, Any], tensors: "Tensors", file: Path)
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, int) and abs(number) > limit:
                 raise ModelFileError(
-                    f"{file}: {key} = {shown(number)} cannot be: {tensors.file.name} holds {tensors.count:,} numbers."
+                    f"{file}: {key} = {shown(number)} is impossible: {tensors.file.name} has {tensors.count:,} numbers."
                 )
 
 
 @contextmanager
-def _told_of(file: Path) -> Iterator[None]:
-    """Numbers that a constructor does not take are the file's mistake."""
+def _blaming(file: Path) -> Iterator[None]:
+    """Numbers that a constructor rejects are a mistake in the file."""
     try:
         yield
     except (ValueError, TypeError, RuntimeError, ArithmeticError, MemoryError) as error:
-        raise ModelFileError(f"{file}: describes no model: {one_line(error)}. {REMEDY}") from error
+        raise ModelFileError(f"{file}: does not describe a model: {one_line(error)}. {REMEDY}") from error
 
 
 class _TooManyCalls(RuntimeError):
@@ -200,19 +184,19 @@ class _CountCalls(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.left -= 1
         if self.left < 0:
-            raise _TooManyCalls("more layers than the weights can be of")
+            raise _TooManyCalls("more layers than there are weights for")
         return func(*args, **(kwargs or {}))
 
 
 @contextmanager
 def _on_meta(limit: int) -> Iterator[None]:
-    """Modules built in here have shapes but no memory, and cannot go on building for ever."""
+    """Modules built in here have shapes but no memory, and construction ends after `limit` calls."""
     with torch.device("meta"), _CountCalls(limit):
         yield
 
 
 class Tensors:
-    """An open safetensors file whose header is known to be sound; its data are read by `copy_to` alone."""
+    """An open safetensors file with a valid header; only `copy_to` reads its data."""
 
     def __init__(self, file: Path, handle: Any) -> None:
         self.file = file
@@ -224,12 +208,12 @@ class Tensors:
 
     def check(self, model: nn.Module) -> None:
         """ModelFileError unless the file has exactly the model's tensors."""
-        wanted = unique_tensors(model)
-        if missing := [name for name in wanted if name not in self.layout]:
-            raise ModelFileError(f"{self.file}: has no {_listed(missing)}, which the model needs. {REMEDY}")
-        if extra := [name for name in self.layout if name not in wanted]:
-            raise ModelFileError(f"{self.file}: has {_listed(extra)}, which the model does not know. {REMEDY}")
-        for name, tensor in wanted.items():
+        needed = _tensors_of(model)
+        if missing := [shown(name) for name in needed if name not in self.layout]:
+            raise ModelFileError(f"{self.file}: has no {some(missing, 3)}, which the model needs. {REMEDY}")
+        if extra := [shown(name) for name in self.layout if name not in needed]:
+            raise ModelFileError(f"{self.file}: has {some(extra, 3)}, which the model does not have. {REMEDY}")
+        for name, tensor in needed.items():
             dtype, shape = self.layout[name]
             if shape != tuple(tensor.shape):
                 raise ModelFileError(
@@ -242,29 +226,29 @@ class Tensors:
                 )
 
     def copy_to(self, model: nn.Module) -> None:
-        """Only after `check`."""
-        with torch.no_grad(), _sound(self.file):
-            for name, tensor in unique_tensors(model).items():
+        """To be called after `check`."""
+        with torch.no_grad(), _valid(self.file):
+            for name, tensor in _tensors_of(model).items():
                 tensor.copy_(self._handle.get_tensor(name))
 
 
 @contextmanager
 def open_tensors(file: Path) -> Iterator[Tensors]:
-    """Open a safetensors file; ModelFileError if it is none, or not a whole one."""
+    """Open a safetensors file; ModelFileError if it is another kind of file or incomplete."""
     size = check_file(file)
     with readable(file), file.open("rb") as stream:
-        start = stream.read(8)
-    length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-    if len(start) < 8 or length > size - 8:
+        prefix = stream.read(8)
+    length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else 0
+    if len(prefix) < 8 or length > size - 8:
         raise ModelFileError(
-            f"{file}: not a whole safetensors file: {size:,} bytes, where its header needs {8 + length:,}. {REMEDY}"
+            f"{file}: not a complete safetensors file: {size:,} bytes, but its header needs {8 + length:,}. {REMEDY}"
         )
     if length > MAX_HEADER:
         raise ModelFileError(f"{file}: its header has {length:,} bytes, more than {MAX_HEADER:,}. {REMEDY}")
-    with _sound(file):
+    with _valid(file):
         handle = safe_open(file, framework="pt").__enter__()
     try:
-        with _sound(file):
+        with _valid(file):
             tensors = Tensors(file, handle)
         yield tensors
     finally:
@@ -272,14 +256,13 @@ def open_tensors(file: Path) -> Iterator[Tensors]:
 
 
 @contextmanager
-def _sound(file: Path) -> Iterator[None]:
+def _valid(file: Path) -> Iterator[None]:
     try:
         yield
-    # The other two: the system will not map the file into memory.
+    # The other two: the system cannot map the file into memory.
     except (SafetensorError, OSError, RuntimeError) as error:
-        raise ModelFileError(f"{file}: not a whole safetensors file: {one_line(error)}. {REMEDY}") from None
+        raise ModelFileError(f"{file}: not a complete safetensors file: {one_line(error)}. {REMEDY}") from None
 
 
-def _listed(names: Sequence[str]) -> str:
-    few = ", ".join(shown(name) for name in names[:3])
-    return few if len(names) <= 3 else f"{few} and {len(names) - 3} more"
+def _tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    return unique_tensors(model.state_dict(keep_vars=True))

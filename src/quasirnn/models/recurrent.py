@@ -1,12 +1,13 @@
-"""The recurrent part of a model, as a QRNN or as the LSTM of equal size it is compared with."""
+"""The recurrent part of a model: a QRNN, or the LSTM of equal size that it is compared with."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from quasirnn.models.dropout import locked_dropout
 from quasirnn.nn import QRNN
 
 Cell = Literal["qrnn", "lstm"]
@@ -22,94 +23,160 @@ def recurrent(
     dropout: float,
     bias: bool = True,
     dense: bool = False,
+    bidirectional: bool = False,
+    locked: bool = False,
     kernel_size: int | Sequence[int] | None = None,
     pooling: str | None = None,
     zoneout: float | None = None,
-) -> nn.Module:
-    """`QRNN` or LSTM with the same sizes, wiring and dropout between layers; both are called as rnn(x, state).
+) -> "QRNN | FullPrecisionLSTM | LSTMLayers":
+    """A `QRNN`, or an LSTM with the same sizes, connections and dropout between layers; both take (x, state).
 
-    `kernel_size`, `pooling` and `zoneout` say what only a QRNN has: given with "lstm" they are a ValueError, so that
-    nobody compares with an LSTM that silently ignored them.
+    Args:
+        locked: the dropout between layers has one mask for all time steps. Neither dense nor bidirectional then.
+        kernel_size, pooling, zoneout: of a QRNN only. With "lstm" they are a ValueError: ignoring them silently would
+            make the comparison meaningless.
     """
-    # Both warn of dropout that has no layer to stand behind.
+    # Both cells warn about dropout without a layer to follow it.
     dropout = dropout if num_layers > 1 else 0.0
+    assert not (locked and (dense or bidirectional))
+    rnn: QRNN | FullPrecisionLSTM | LSTMLayers
     if cell == "qrnn":
-        return QRNN(
+        rnn = QRNN(
             input_size,
             hidden_size,
             num_layers,
             bias=bias,
-            dropout=dropout,
+            dropout=0.0 if locked else dropout,
+            bidirectional=bidirectional,
             dense=dense,
             kernel_size=2 if kernel_size is None else kernel_size,
             pooling="fo" if pooling is None else pooling,
             zoneout=0.0 if zoneout is None else zoneout,
         )
+    else:
+        refuse_for_lstm(cell, kernel_size=kernel_size, pooling=pooling, zoneout=zoneout)
+        if not (dense or bidirectional or locked):
+            return FullPrecisionLSTM(input_size, hidden_size, num_layers, bias=bias, dropout=dropout)
+        rnn = LSTMLayers(
+            input_size,
+            hidden_size,
+            num_layers,
+            bias=bias,
+            dropout=0.0 if locked else dropout,
+            dense=dense,
+            bidirectional=bidirectional,
+        )
+    if locked:
+        for layer in rnn.layers[1:]:
+            layer.register_forward_pre_hook(_LockedInput(dropout))
+    return rnn
+
+
+def refuse_for_lstm(cell: str, **options: object) -> None:
+    """ValueError if the cell is unknown, or if an option that only a QRNN has is not None."""
     if cell != "lstm":
         raise ValueError(f"cell must be 'qrnn' or 'lstm', got {cell!r}.")
-    given = {"kernel_size": kernel_size, "pooling": pooling, "zoneout": zoneout}
-    if wrong := [name for name, value in given.items() if value is not None]:
-        raise ValueError(f"an LSTM has no {' and no '.join(wrong)}: leave it out, or take cell='qrnn'.")
-    if dense:
-        return DenseLSTM(input_size, hidden_size, num_layers, bias=bias, dropout=dropout)
-    return FullPrecisionLSTM(input_size, hidden_size, num_layers, bias=bias, dropout=dropout)
+    if given := [name for name, value in options.items() if value is not None]:
+        raise ValueError(f"an LSTM has no {' and no '.join(given)}: leave it out, or use cell='qrnn'.")
+
+
+def input_weights(rnn: nn.Module) -> list[Tensor]:
+    """The weights of each layer for its input, from the first layer on: (num_gates * H, ...)."""
+    if isinstance(rnn, nn.LSTM):
+        return [getattr(rnn, f"weight_ih_l{layer}") for layer in range(rnn.num_layers)]
+    assert isinstance(rnn, QRNN | LSTMLayers)
+    return [cast(Tensor, layer.weight if isinstance(rnn, QRNN) else layer.weight_ih_l0) for layer in rnn.layers]
+
+
+class _LockedInput:
+    """A forward pre-hook: locked dropout on a layer's input."""
+
+    def __init__(self, p: float) -> None:
+        self.p = p
+
+    def __call__(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        x, *rest = inputs
+        return locked_dropout(x, self.p, layer.training), *rest
 
 
 class FullPrecisionLSTM(nn.LSTM):
-    """`nn.LSTM` that autocast leaves alone.
+    """`nn.LSTM` that ignores autocast.
 
-    In lower precision it would keep its cells in that type too, where a QRNN keeps them in float32: the comparison
+    In lower precision `nn.LSTM` would keep its cells in that type too. A QRNN keeps them in float32, so the comparison
     would be unfair to the LSTM.
     """
 
-    def forward(self, input: Tensor, hx: State | None = None) -> tuple[Tensor, State]:
+    def forward(self, input: Tensor, hx: State | None = None) -> tuple[Tensor, State]:  # type: ignore[override]
         with torch.autocast(input.device.type, enabled=False):
             return super().forward(input.float() if input.dtype.itemsize < 4 else input, hx)
 
 
-class DenseLSTM(nn.Module):
-    """LSTM layers wired as `QRNN(dense=True)`: each sees the input and the outputs of all layers before it."""
+class LSTMLayers(nn.Module):
+    """LSTM layers connected as those of a `QRNN`: one module per layer and direction.
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int, *, bias: bool, dropout: float) -> None:
+    Args:
+        dense: each layer receives the input and the outputs of all layers before it.
+        bidirectional: a layer after the first receives both directions of the layer below. The backward direction
+            reads each row from its own end, so padded rows need no packing.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        *,
+        bias: bool,
+        dropout: float,
+        dense: bool = False,
+        bidirectional: bool = False,
+    ) -> None:
         super().__init__()
-        self.dropout = dropout
-        self.layers = nn.ModuleList(
-            FullPrecisionLSTM(input_size + number * hidden_size, hidden_size, bias=bias) for number in range(num_layers)
-        )
+        self.dropout, self.dense, self.num_directions = dropout, dense, 2 if bidirectional else 1
+        self.layers = nn.ModuleList()
+        width = input_size
+        for _ in range(num_layers):
+            for _ in range(self.num_directions):
+                self.layers.append(FullPrecisionLSTM(width, hidden_size, bias=bias))
+            width = (width if dense else 0) + self.num_directions * hidden_size
 
-    def forward(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """As `nn.LSTM`: x (T, B, D) to the last layer's output (T, B, H) and a state of (L, B, H) each."""
-        ends = []
-        for number, layer in enumerate(self.layers):
-            start = None if state is None else (state[0][number : number + 1], state[1][number : number + 1])
-            h, end = layer(x, start)
-            ends.append(end)
-            if number + 1 < len(self.layers):
-                x = torch.cat([x, functional.dropout(h, self.dropout, self.training)], dim=-1)
-        return h, (torch.cat([h_n for h_n, _ in ends]), torch.cat([c_n for _, c_n in ends]))
+    def forward(self, x: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """As `nn.LSTM`: x (T, B, D) to the last layer's output (T, B, dirs * H) and a state of (L * dirs, B, H) each.
+
+        Args:
+            lengths: (B,), needed with two directions. The state is then that after the padding.
+        """
+        output, states = x, list[State]()
+        while len(states) < len(self.layers):
+            if states:
+                dropped = functional.dropout(output, self.dropout, self.training)
+                x = torch.cat([x, dropped], dim=-1) if self.dense else dropped
+            directions = []
+            for backward in (False, True)[: self.num_directions]:
+                n = len(states)
+                before = None if state is None else (state[0][n : n + 1], state[1][n : n + 1])
+                h, after = self.layers[n](reverse_rows(x, lengths) if backward else x, before)
+                directions.append(reverse_rows(h, lengths) if backward else h)
+                states.append(after)
+            output = torch.cat(directions, dim=-1) if len(directions) > 1 else directions[0]
+        return output, (torch.cat([h_n for h_n, _ in states]), torch.cat([c_n for _, c_n in states]))
 
     def reset_parameters(self) -> None:
         for layer in self.layers:
-            layer.reset_parameters()
+            cast(nn.LSTM, layer).reset_parameters()
 
 
-@torch.no_grad()
-def start_orthogonal(rnn: nn.Module) -> None:
-    """Start LSTM layers as is often advised, in place of PyTorch's uniform numbers.
+def reverse_rows(x: Tensor, lengths: Tensor | None) -> Tensor:
+    """(T, B, D) with each row reversed within its own length; the padding stays where it is.
 
-    Orthogonal recurrent matrices for each gate, Glorot-uniform input matrices, biases zero but for the forget gate's
-    sum, which is 1.
+    >>> reverse_rows(torch.tensor([[[1], [1]], [[2], [2]], [[3], [3]]]), torch.tensor([3, 2]))[..., 0].T.tolist()
+    [[3, 2, 1], [2, 1, 3]]
     """
-    for layer in (each for each in rnn.modules() if isinstance(each, nn.LSTM)):
-        for name, parameter in layer.named_parameters():
-            if name.startswith("weight_hh"):
-                for gate in parameter.chunk(4):
-                    nn.init.orthogonal_(gate)
-            elif name.startswith("weight_ih"):
-                for gate in parameter.chunk(4):
-                    nn.init.xavier_uniform_(gate)
-            else:
-                parameter.zero_()
-                if name.startswith("bias_ih"):
-                    # i, f, g, o
-                    parameter.chunk(4)[1].fill_(1.0)
+    if lengths is None:
+        return x.flip(0)
+    T, B, _ = x.shape
+    step = torch.arange(T, device=x.device)[:, None]
+    source = torch.where(step < lengths, lengths - 1 - step, step)  # (T, B)
+    row = torch.arange(B, device=x.device)
+    # As rows of a matrix: this form has the fastest backward.
+    return x.reshape(T * B, -1).index_select(0, (source * B + row).flatten()).view_as(x)

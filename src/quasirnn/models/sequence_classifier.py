@@ -1,54 +1,68 @@
-"""Sequence classifier: embedding, densely connected recurrent layers, one label a sequence (paper, section 3.1)."""
+"""Sequence classifier: embedding, densely connected recurrent layers, one label per sequence (paper, section 3.1)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from quasirnn.models.dropout import embed
 from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.recurrent import Cell, State, recurrent
 from quasirnn.nn import QRNN
 from quasirnn.ops import checks
+from quasirnn.ops.padding import padding_mask
+
+Readout = Literal["mean", "max-mean-last"]
 
 
-class Reading(NamedTuple):
-    """Where a classifier stands in sequences that it reads piece by piece."""
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """The state of a classifier between two pieces of its sequences."""
 
     state: State  # of the layers
     total: Tensor  # sum of the last layer's outputs so far, (B, H)
     count: int  # steps read
+    largest: Tensor | None = None  # maximum of the outputs so far, (B, H), for the readout "max-mean-last"
 
 
 class SequenceClassifier(Pretrained):
-    """Tells the class of a sequence from the mean of the last layer's outputs.
+    """Predicts the class of a sequence from the mean of the last layer's outputs.
 
         x = dropout(embedding(tokens))     h = rnn(x)     p(class) = softmax(W mean_t h[t] + b)
 
     Args:
         vocabulary_size: V.
-        num_classes: of which one is right.
+        num_classes: C, at least 2.
         hidden_size, num_layers: H and L of the recurrent layers.
         embedding_size: of the word vectors.
         cell: "qrnn", or "lstm" for the same model on LSTM layers.
         kernel_size, pooling, zoneout: of the QRNN; not for an LSTM.
         dropout: on the embeddings and between layers.
-        dense: every layer sees the word vectors and the outputs of all layers before it.
-        padding: the token that fills short rows up; its vector is zero. None if there is none.
+        dense: every layer receives the word vectors and the outputs of all layers before it.
+        padding: the token that fills up short rows; its vector is zero. None if there is none.
+        readout: "mean" over time, or "max-mean-last": the maximum and the mean over time and the output at the end of
+            each direction, concatenated.
+        word_dropout: probability that a word's vector is zero wherever the word occurs in the batch.
+        bidirectional: each layer also reads the sequence from its end, with as many units again. The model then needs
+            the whole sequence: `read` is an error.
 
-    Inputs: `tokens`, (T, B), int64; `lengths`, (B,), each row's own length. What stands behind it is never looked at.
+    Inputs: `tokens`, (T, B), int64; `lengths`, (B,), each row's own length. Tokens past it have no effect.
     Outputs: logits (B, C), or, with `labels` (B,), the summed loss in nats.
 
-    The mean can be kept up word by word, so the class is known after each word at constant cost: `read`.
+    The readout can be updated word by word, so the class is available after each word at constant cost: `read`.
 
     >>> model = SequenceClassifier(100, 2, hidden_size=8, num_layers=2, embedding_size=4)
     >>> model(torch.tensor([[1, 2], [3, 0]]), torch.tensor([2, 1])).shape
     torch.Size([2, 2])
 
-    Differs from the paper: the mean over time, and that nothing stands between it and the softmax, are not said there
-    and are ours.
+    Differs from the paper: it does not specify the readout; the mean over time, with no layer between it and the
+    softmax, is ours.
     """
+
+    added = frozenset({"readout", "word_dropout", "bidirectional"})
 
     def __init__(
         self,
@@ -65,22 +79,11 @@ class SequenceClassifier(Pretrained):
         dropout: float = 0.0,
         dense: bool = True,
         padding: int | None = 0,
+        readout: Readout = "mean",
+        word_dropout: float = 0.0,
+        bidirectional: bool = False,
     ) -> None:
-        super().__init__()
-        self.remember(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            hidden_size=hidden_size,
-            num_layers=num_layers,
-            embedding_size=embedding_size,
-            cell=cell,
-            kernel_size=list(kernel_size) if isinstance(kernel_size, Sequence) else kernel_size,
-            pooling=pooling,
-            zoneout=zoneout,
-            dropout=dropout,
-            dense=dense,
-            padding=padding,
-        )
+        super().__init__(locals())
         sizes = {"hidden_size": hidden_size, "num_layers": num_layers, "embedding_size": embedding_size}
         for name, size in sizes.items():
             checks.at_least_one("SequenceClassifier", name, size)
@@ -91,7 +94,11 @@ class SequenceClassifier(Pretrained):
                 f"SequenceClassifier: padding must be one of the {vocabulary_size} tokens, 0 to {vocabulary_size - 1}, "
                 f"or None, got {padding}."
             )
+        if readout not in ("mean", "max-mean-last"):
+            raise ValueError(f"SequenceClassifier: readout must be 'mean' or 'max-mean-last', got {readout!r}.")
         self.dropout = checks.probability("SequenceClassifier", "dropout", dropout)
+        self.word_dropout = checks.probability("SequenceClassifier", "word_dropout", word_dropout)
+        self.hidden_size, self.readout, self.bidirectional = hidden_size, readout, bidirectional
         self.embedding = nn.Embedding(vocabulary_size, embedding_size, padding_idx=padding)
         self.rnn = recurrent(
             cell,
@@ -100,52 +107,84 @@ class SequenceClassifier(Pretrained):
             num_layers,
             dropout=dropout,
             dense=dense,
+            bidirectional=bidirectional,
             kernel_size=kernel_size,
             pooling=pooling,
             zoneout=zoneout,
         )
-        self.output = nn.Linear(hidden_size, num_classes)
+        features = hidden_size * (2 if bidirectional else 1) * (1 if readout == "mean" else 3)
+        self.output = nn.Linear(features, num_classes)
 
     def forward(self, tokens: Tensor, lengths: Tensor, labels: Tensor | None = None) -> Tensor:
-        x = functional.dropout(self.embedding(tokens), self.dropout, self.training)
+        x = functional.dropout(
+            embed(self.embedding, tokens, self.word_dropout, self.training), self.dropout, self.training
+        )
         if isinstance(self.rnn, QRNN):
             h, _ = self.rnn(x, lengths=lengths)
         else:
-            lengths = checks.lengths("SequenceClassifier", lengths, *tokens.shape, x.device)
-            behind = (torch.arange(len(tokens), device=x.device)[:, None] >= lengths)[..., None]
-            # Causal: what comes behind a row's end cannot reach back, and has to be left out of the mean; of the input
-            # too, as a NaN there times a gradient of zero would be one in the weights' gradients.
-            h, _ = self.rnn(x.masked_fill(behind, 0.0))
-            h = h.masked_fill(behind, 0.0)
-        mean = h.sum(0, dtype=_sum_type(h)) / lengths.to(h.device)[:, None]
-        logits = self.output(mean)
+            T, B = tokens.shape
+            checked = checks.lengths("SequenceClassifier", lengths, T, B, x.device)
+            assert checked is not None
+            lengths = checked
+            padding = padding_mask(lengths, T)[..., None]
+            # Padding cannot affect earlier outputs, but must stay out of the readout; and out of the input, as NaN
+            # times a gradient of zero would be NaN in the gradient of the weights.
+            x = x.masked_fill(padding, 0.0)
+            h, _ = self.rnn(x, lengths=lengths) if self.bidirectional else self.rnn(x)
+            h = h.masked_fill(padding, 0.0)
+        logits: Tensor = self.output(self._read_out(h, lengths.to(h.device)))
         if labels is None:
             return logits
         return functional.cross_entropy(logits, labels, reduction="sum")
 
+    def _read_out(self, h: Tensor, lengths: Tensor) -> Tensor:
+        """The input of the last linear layer, from outputs (T, B, dirs * H) that are zero in the padding."""
+        mean = h.sum(0, dtype=_sum_type(h)) / lengths[:, None]
+        if self.readout == "mean":
+            return mean
+        largest = h.masked_fill(padding_mask(lengths, len(h))[..., None], float("-inf")).amax(0)
+        last = h[lengths - 1, torch.arange(len(lengths), device=h.device)]
+        if self.bidirectional:
+            # The backward direction ends at the first token.
+            last = torch.cat([last[:, : self.hidden_size], h[0, :, self.hidden_size :]], dim=1)
+        return torch.cat([largest, mean, last], dim=1)
+
     @torch.no_grad()
     def read(self, tokens: Tensor, reading: Reading | None = None) -> tuple[Tensor, Reading]:
-        """The logits after every step, (T, B, C), of sequences that go on: pass the reading back with what follows.
+        """The logits after every step, (T, B, C), and a `Reading`, to be passed back with the tokens that follow.
 
-        In eval mode the last of them are what `forward` gives for the whole sequences.
+        In eval mode the last logits are those of `forward` for the whole sequences.
+
+        Raises:
+            ValueError: the model is bidirectional.
         """
+        if self.bidirectional:
+            raise ValueError(
+                "SequenceClassifier.read: a bidirectional model needs the whole sequence. Call model(tokens, lengths)."
+            )
         h, state = self.rnn(self.embedding(tokens), None if reading is None else reading.state)
         before = 0 if reading is None else reading.count
         total = h.cumsum(0, dtype=_sum_type(h))
         if reading is not None:
             total = total + reading.total
         count = torch.arange(before + 1, before + len(tokens) + 1, device=h.device)
-        logits = self.output(total / count[:, None, None])
-        return logits, Reading(state, total[-1], before + len(tokens))
+        mean = total / count[:, None, None]
+        if self.readout == "mean":
+            return self.output(mean), Reading(state, total[-1], before + len(tokens))
+        largest = h.cummax(0).values
+        if reading is not None and reading.largest is not None:
+            largest = torch.maximum(largest, reading.largest.to(h.dtype))
+        logits = self.output(torch.cat([largest, mean, h], dim=-1))
+        return logits, Reading(state, total[-1], before + len(tokens), largest[-1])
 
     @torch.no_grad()
     def inspect(self, tokens: Tensor) -> dict[str, dict[str, Tensor]]:
-        """Gates and cells of every layer by name, as of `QRNN.inspect`: ["l3"]["f"] is (T, B, H)."""
+        """Gates and cells of every layer by name, as from `QRNN.inspect`: ["l3"]["f"] is (T, B, H)."""
         if not isinstance(self.rnn, QRNN):
-            raise ValueError("SequenceClassifier.inspect: only a QRNN's gates can be shown; this model has an LSTM.")
+            raise ValueError("SequenceClassifier.inspect: only a QRNN can show its gates; this model has an LSTM.")
         return self.rnn.inspect(self.embedding(tokens))
 
 
 def _sum_type(h: Tensor) -> torch.dtype:
-    """Half the bits are too few for a sum over many words."""
+    """16 bits are too few for a sum over many words."""
     return torch.promote_types(h.dtype, torch.float32)

@@ -1,49 +1,56 @@
 """Translator: encoder, decoder with attention, softmax over the vocabulary (paper, sections 2.1 and 3.3)."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from torch import Tensor, nn
 
-from quasirnn.models.attention import behind
+from quasirnn.models.embedding_projection import EmbeddedTokens
+from quasirnn.models.initialisation import GAINS, init_unit_variance
 from quasirnn.models.linear_cross_entropy import linear_cross_entropy
 from quasirnn.models.pretrained import Pretrained
-from quasirnn.models.recurrent import Cell, recurrent
-from quasirnn.models.symbol_layer import Symbols
+from quasirnn.models.recurrent import Cell, recurrent, refuse_for_lstm
 from quasirnn.models.translator_decoder import Decoding, Encoded, LSTMDecoder, QRNNDecoder, State
-from quasirnn.models.translator_encoder import LSTMEncoder, QRNNEncoder, encoder_widths
-from quasirnn.models.translator_start import GAINS, start_evenly
+from quasirnn.models.translator_encoder import LSTMEncoder, QRNNEncoder, encoder_kernel_sizes
 from quasirnn.ops import checks
 from quasirnn.ops.operators import state_type
+from quasirnn.ops.padding import padding_mask
 from quasirnn.ops.softmax import IGNORED
 
 
 class Translator(Pretrained):
-    """Predicts the next symbol of a target from a source and all symbols of the target before it.
+    """Predicts the next token of a target from a source and all tokens of the target before it.
 
-        memory, ends = encoder(source)     h = decoder(target, memory, ends)
+        memory, h~ = encoder(source)     h = decoder(target, memory, h~)
         p(next) = softmax(W h + b)
 
-    The encoder reads every source from its own end, through unmasked convolutions. Every layer of the decoder sees a
-    projection of what the encoder's layer ended with (eq. 7), and the last one attends to the last one's outputs
-    (eq. 8). Training is parallel over the target; decoding goes on from a state, at the same cost for every symbol but
-    for the attention, which grows with the source.
+    The encoder reads every source from its own end, with unmasked convolutions. Every layer of the decoder receives a
+    projection of the last output of the encoder's layer (eq. 7), and the last one attends to the outputs of the
+    encoder's last layer (eq. 8). Training is parallel over the target. Decoding continues from a state, at the same
+    cost for every token but for the attention, which grows with the source.
 
     Args:
         vocabulary_size: V, of both languages together.
         hidden_size, num_layers: H and L, of the encoder and of the decoder.
-        embedding_size: of the vectors of symbols, which both languages share; H if not given.
+        embedding_size: of the token vectors, which both languages share; H if not given.
         cell: "qrnn", or "lstm" for the same model on LSTM layers.
-        kernel_size: widths of the encoder's convolutions, one integer or one per layer; 6 for the first layer and 2 for
-            the others if not given. The decoder's are 2. Not for an LSTM.
+        kernel_size: widths of the encoder's convolutions, one integer or one per layer; by default 6 for the first
+            layer and 2 for the others. The decoder's are 2. Not for an LSTM.
         pooling, zoneout: of all layers; "fo" and 0 if not given. Not for an LSTM.
         dropout: between layers.
-        padding: the symbol that fills short rows up; its vector is zero.
-        start, end: the symbols before the first and after the last of a target; the model itself makes no use of them.
+        padding: the token that fills up short rows; its vector is zero.
+        start, end: the tokens before the first and after the last one of a target; the model itself does not use them.
+        attend: keys and values of the attention are the "outputs" h~ of the encoder's last layer, as in eq. 8, or its
+            "cells", as in the code that the authors published. `nn.LSTM` does not return its cells at every step: an
+            LSTM has "outputs" only.
+        init_decoder: all decoder layers but the last start from the last cells of the encoder's layer instead of zero,
+            as in that code. Not for an LSTM, whose decoder always starts from the encoder's last outputs.
+        label_smoothing: of the loss in training, as in `nn.CrossEntropyLoss`.
 
     Inputs: `source` (S, B) and `target_in` (T, B), int64, with `source_lengths` and `target_lengths` (B,), each row's
-        own. What stands behind them is never looked at.
-    Outputs: logits (T, B, V), those behind a target's length the same for all; or, with `labels` (T, B), the symbols
-        that come next, the loss in nats summed over all targets. All logits at once are never held for it.
+        own. Tokens past them have no effect.
+    Outputs: logits (T, B, V), those past a target's length the same for all; or, with `labels` (T, B), the next tokens,
+        the loss in nats summed over all targets. The loss never needs memory for all logits at once.
 
     >>> import torch
     >>> model = Translator(50, hidden_size=8, num_layers=2).eval()
@@ -55,11 +62,13 @@ class Translator(Pretrained):
     >>> log_probabilities.shape, attention.shape
     (torch.Size([2, 50]), torch.Size([2, 3]))
 
-    Differs from the paper: not said there and so ours are the size of the embedding and that both languages have one,
-    where the unmasked windows stand (see `QRNN`), biases, how weights start (see `start_evenly`), and that no attention
-    is fed back into the layers. Of the LSTM it says no more than "with attention": how its decoder starts and what its
-    attention asks with is in `LSTMDecoder`, and ours.
+    Differs from the paper: it does not specify the size of the embedding and whether the languages share it, the
+    position of the unmasked windows (see `QRNN`), biases and the initialisation (see `init_unit_variance`); these are
+    ours, and so is that the attention is not fed back into the layers. Of the LSTM it says only "with attention": how
+    its decoder starts and what its attention queries with is ours, see `LSTMDecoder`.
     """
+
+    added = frozenset({"attend", "init_decoder", "label_smoothing"})
 
     def __init__(
         self,
@@ -76,28 +85,20 @@ class Translator(Pretrained):
         padding: int = 0,
         start: int = 1,
         end: int = 2,
+        attend: Literal["outputs", "cells"] = "outputs",
+        init_decoder: bool = False,
+        label_smoothing: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.remember(
-            vocabulary_size=vocabulary_size,
-            hidden_size=hidden_size,
-            num_layers=num_layers,
-            embedding_size=embedding_size,
-            cell=cell,
-            kernel_size=list(kernel_size) if isinstance(kernel_size, Sequence) else kernel_size,
-            pooling=pooling,
-            zoneout=zoneout,
-            dropout=dropout,
-            padding=padding,
-            start=start,
-            end=end,
-        )
+        super().__init__(locals())
         checks.at_least_one("Translator", "hidden_size", hidden_size)
         checks.at_least_one("Translator", "num_layers", num_layers)
         width = hidden_size if embedding_size is None else embedding_size
         checks.at_least_one("Translator", "embedding_size", width)
-        _check_symbols(vocabulary_size, padding=padding, start=start, end=end)
+        _check_special_tokens(vocabulary_size, padding=padding, start=start, end=end)
+        if attend not in ("outputs", "cells"):
+            raise ValueError(f"Translator: attend must be 'outputs' or 'cells', got {attend!r}.")
         self.padding, self.start, self.end = padding, start, end
+        self.label_smoothing = checks.probability("Translator", "label_smoothing", label_smoothing)
         dropout = checks.probability("Translator", "dropout", dropout)
         self.embedding = nn.Embedding(vocabulary_size, width, padding_idx=padding)
         self.encoder: QRNNEncoder | LSTMEncoder
@@ -105,37 +106,49 @@ class Translator(Pretrained):
         if cell == "qrnn":
             pooling = checks.pooling("Translator", "fo" if pooling is None else pooling)
             zoneout = checks.probability("Translator", "zoneout", 0.0 if zoneout is None else zoneout)
-            widths = encoder_widths(kernel_size, num_layers)
-            self.encoder = QRNNEncoder(width, hidden_size, widths, pooling=pooling, zoneout=zoneout, dropout=dropout)
-            self.decoder = QRNNDecoder(
-                width, hidden_size, num_layers, pooling=pooling, zoneout=zoneout, dropout=dropout
+            widths = encoder_kernel_sizes(kernel_size, num_layers)
+            self.encoder = QRNNEncoder(
+                width,
+                hidden_size,
+                widths,
+                pooling=pooling,
+                zoneout=zoneout,
+                dropout=dropout,
+                attend_cells=attend == "cells",
             )
-        else:
-            # Refuses what an LSTM has not.
-            layers = recurrent(
-                cell,
+            self.decoder = QRNNDecoder(
                 width,
                 hidden_size,
                 num_layers,
+                pooling=pooling,
+                zoneout=zoneout,
                 dropout=dropout,
+                init_cells=init_decoder,
+            )
+        else:
+            refuse_for_lstm(
+                cell,
                 kernel_size=kernel_size,
                 pooling=pooling,
                 zoneout=zoneout,
+                attend=attend if attend != "outputs" else None,
+                init_decoder=init_decoder or None,
             )
+            layers = recurrent("lstm", width, hidden_size, num_layers, dropout=dropout)
             self.encoder = LSTMEncoder(width, hidden_size, num_layers, dropout=dropout)
             self.decoder = LSTMDecoder(layers, hidden_size, num_layers)
         self.softmax = nn.Linear(hidden_size, vocabulary_size)
-        gain = GAINS["lstm" if cell == "lstm" else pooling]
-        start_evenly(self.encoder.input_weights, gain)
-        start_evenly(self.decoder.input_weights, gain)
+        gain = GAINS[pooling or "lstm"]
+        init_unit_variance(self.encoder.input_weights, gain)
+        init_unit_variance(self.decoder.input_weights, gain)
 
     @property
     def vocabulary_size(self) -> int:
         return self.embedding.num_embeddings
 
     @property
-    def looked_up_weights(self) -> list[Tensor]:
-        """Those that training multiplies once a batch, with the vectors of all symbols, and not at every step."""
+    def precomputed_weights(self) -> list[Tensor]:
+        """Weights that training multiplies once per batch, with the vectors of all tokens, and not at every step."""
         if isinstance(self.encoder, LSTMEncoder):
             return []
         return self.encoder.input_weights[:1] + self.decoder.input_weights[:-1][:1]
@@ -151,57 +164,64 @@ class Translator(Pretrained):
         _check_targets(source, target_in, labels)
         T, B = target_in.shape
         lengths = checks.lengths("Translator, target", target_lengths, T, B, target_in.device)
-        h, _, _ = self.decoder(self._symbols(target_in), self.encode(source, source_lengths), lengths=lengths)
-        padding = behind(lengths, T).T
+        assert lengths is not None
+        h, _, _ = self.decoder(self._embedded(target_in), self.encode(source, source_lengths), lengths=lengths)
+        padding = padding_mask(lengths, T)
         if labels is None:
-            return self.softmax(h.masked_fill(padding[..., None], 0.0))
-        goals = labels.masked_fill(padding, IGNORED)
-        return linear_cross_entropy(h.flatten(0, 1), self.softmax.weight, self.softmax.bias, goals.flatten())
+            logits: Tensor = self.softmax(h.masked_fill(padding[..., None], 0.0))
+            return logits
+        targets = labels.masked_fill(padding, IGNORED)
+        smoothing = self.label_smoothing if self.training else 0.0
+        return linear_cross_entropy(
+            h.flatten(0, 1), self.softmax.weight, self.softmax.bias, targets.flatten(), smoothing
+        )
 
     def encode(self, source: Tensor, lengths: Tensor) -> Encoded:
-        """Sources (S, B) as `begin` and `step` need them: all that depends on nothing else, so that it is done once."""
+        """Encode sources (S, B) for `begin` and `step`: everything that is computed once per source."""
         if source.dim() != 2:
             raise ValueError(f"Translator: the source must be (S, B), got shape {tuple(source.shape)}.")
-        lengths = checks.lengths("Translator, source", lengths, *source.shape, source.device)
-        return self.decoder.read(*self.encoder(self._symbols(source), lengths), lengths)
+        S, B = source.shape
+        checked = checks.lengths("Translator, source", lengths, S, B, source.device)
+        assert checked is not None
+        return self.decoder.prepare(self.encoder(self._embedded(source), checked), checked)
 
     def begin(self, encoded: Encoded) -> State:
-        """The state before the first symbol of each target, which is `start`."""
-        return self.decoder.begin(encoded)
+        """The state before the first token of each target, which is `start`."""
+        return self.decoder.initial_state(encoded)
 
     def step(self, tokens: Tensor, state: State, encoded: Encoded) -> tuple[Tensor, State, Tensor]:
-        """Read one more symbol of each target, and tell what comes next.
+        """Read one more token of each target, and predict the next one.
 
         Args:
             tokens: (N,), int64. N is the number of encoded sources, B, or n times as many: then row b * n + j is the
-                j-th target of source b, and the n of them share what was encoded.
-            state: as `begin` gave it, `begin(encoded).repeat(n)` for n targets a source, or the step before.
+                j-th target of source b, and the n targets share what was encoded.
+            state: from `begin`, `begin(encoded).repeat(n)` for n targets per source, or from the step before.
         Returns:
             log-probabilities (N, V), the state, and the attention (N, S) over the source in its own order.
 
-        In eval mode this gives what `forward` gives for the whole target. Gradients go through it; whoever decodes has
-        no use for them: `torch.no_grad()`.
+        In eval mode this gives the same as `forward` for the whole target. It is differentiable; decode under
+        `torch.no_grad()`.
         """
         B = len(encoded.lengths)
         if tokens.dim() != 1 or len(tokens) == 0 or len(tokens) % B:
             raise ValueError(
-                f"Translator: step takes one token for each of the {B} encoded sources, or a whole number for each, "
+                f"Translator: step needs one token for each of the {B} encoded sources, or n tokens for each, "
                 f"got shape {tuple(tokens.shape)}."
             )
         if state.size != len(tokens):
             raise ValueError(
-                f"Translator: the state is of {state.size} targets and there are {len(tokens)} tokens. "
+                f"Translator: the state has {state.size} targets, but there are {len(tokens)} tokens. "
                 f"state.repeat(n) makes n of each."
             )
-        h, attention, state = self.decoder(self._symbols(tokens[None]), encoded, state)
+        h, attention, state = self.decoder(self._embedded(tokens[None]), encoded, state)
         logits = self.softmax(h[0])
         return logits.to(state_type(logits.dtype)).log_softmax(-1), state, attention[0]
 
-    def _symbols(self, tokens: Tensor) -> Symbols:
-        return Symbols(tokens, self.embedding)
+    def _embedded(self, tokens: Tensor) -> EmbeddedTokens:
+        return EmbeddedTokens(tokens, self.embedding)
 
     def decoding(self, source: Tensor, lengths: Tensor) -> Decoding:
-        """The start of one target for each source: what `beam_search` and its like are given.
+        """One empty target for each source: the initial state for `beam_search`, `greedy` and `sample`.
 
         beam_search(model.advance, model.decoding(source, lengths), B, select=Decoding.rows, ...)
         """
@@ -209,20 +229,20 @@ class Translator(Pretrained):
         return Decoding(self.begin(encoded), encoded)
 
     def advance(self, tokens: Tensor, decoding: Decoding) -> tuple[Tensor, Decoding, Tensor]:
-        """`step` for a decoding, which has its sources with it."""
+        """`step` on a `Decoding`, which includes its sources."""
         log_probabilities, state, attention = self.step(tokens, *decoding)
         return log_probabilities, decoding._replace(state=state), attention
 
 
-def _check_symbols(vocabulary_size: int, **symbols: int) -> None:
-    for name, symbol in symbols.items():
-        if not 0 <= checks.integer("Translator", name, symbol) < vocabulary_size:
+def _check_special_tokens(vocabulary_size: int, **tokens: int) -> None:
+    for name, token in tokens.items():
+        if not 0 <= checks.integer("Translator", name, token) < vocabulary_size:
             raise ValueError(
-                f"Translator: {name} must be a symbol of the vocabulary, 0 ... {vocabulary_size - 1}, got {symbol}."
+                f"Translator: {name} must be a token of the vocabulary, 0 to {vocabulary_size - 1}, got {token}."
             )
-    if len(set(symbols.values())) < len(symbols):
-        listed = ", ".join(f"{name} = {symbol}" for name, symbol in symbols.items())
-        raise ValueError(f"Translator: padding, start and end must be three symbols, got {listed}.")
+    if len(set(tokens.values())) < len(tokens):
+        listed = ", ".join(f"{name} = {token}" for name, token in tokens.items())
+        raise ValueError(f"Translator: padding, start and end must be three different tokens, got {listed}.")
 
 
 def _check_targets(source: Tensor, target_in: Tensor, labels: Tensor | None) -> None:

@@ -1,13 +1,12 @@
-"""Decoders of a translator: recurrent layers that are told of the source, with attention on top (paper, section 2.1).
+"""Decoders of a translator: recurrent layers conditioned on the source, followed by attention (paper, section 2.1).
 
-They differ in their layers only, and have the same methods:
+They differ only in their layers, and have the same methods:
 
-    encoded = decoder.read(h, ends, lengths)       what is made of the source once
-    state = decoder.begin(encoded)                 where every target starts
-    h, weights, state = decoder(symbols, encoded, state, lengths)
+    encoded = decoder.prepare(output, lengths)     what is computed once per source
+    state = decoder.initial_state(encoded)         before the first token of every target
+    h, weights, state = decoder(inputs, encoded, state, lengths)
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,38 +14,39 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quasirnn.models.attention import Attention
-from quasirnn.models.symbol_layer import Symbols, read_symbols
+from quasirnn.models.embedding_projection import EmbeddedTokens, project_embedding
+from quasirnn.models.recurrent import input_weights
+from quasirnn.models.translator_encoder import EncoderOutput
 from quasirnn.nn import QRNNLayer
 from quasirnn.nn.layer import LayerState
 from quasirnn.ops.operators import state_type
 
-# Of every decoder layer (section 3.3: only the first layer of the encoder has another).
+# Kernel size of every decoder layer (section 3.3: only the first layer of the encoder has another).
 WIDTH = 2
 
 
 class Encoded(NamedTuple):
-    """B sources as a decoder needs them, in the order in which they came.
+    """B sources in the form that a decoder needs, in the given order."""
 
-    What its layers get is V h~ for each of them, (B, gates * H), or the first h and c of an LSTM, (L, B, H).
-    """
-
-    memory: Tensor  # outputs of the encoder's last layer, (S, B, H), zero behind the lengths
-    values: Tensor  # W_k of each of them, (S, B, H)
+    memory: Tensor  # keys of the attention, (S, B, H), zero in the padding
+    values: Tensor  # W_k of each key, (S, B, H)
     lengths: Tensor  # (B,)
-    handed: tuple[Tensor, ...]  # what the layers get
+    conditioning: tuple[Tensor, ...]  # V h~ for each layer, (B, num_gates * H); for an LSTM its h_0 and c_0, (L, B, H)
+    cells: tuple[Tensor, ...] = ()  # initial cells of the first layers, (B, H) each; the others start at zero
 
     def rows(self, index: Tensor) -> "Encoded":
-        """The sources that the index, (N,), int64, names."""
+        """The sources with the given indices, (N,), int64."""
         memory, values = self.memory.index_select(1, index), self.values.index_select(1, index)
-        return Encoded(memory, values, self.lengths[index], tuple(part.index_select(-2, index) for part in self.handed))
+        conditioning = tuple(part.index_select(-2, index) for part in self.conditioning)
+        return Encoded(memory, values, self.lengths[index], conditioning, tuple(c[index] for c in self.cells))
 
     def repeat(self, n: int) -> "Encoded":
-        """Each source n times in a row. `step` needs this not: there n beams may share a source."""
+        """Each source n times in a row. `step` does not need this: n beams can share a source."""
         return self.rows(torch.arange(len(self.lengths), device=self.lengths.device).repeat_interleave(n))
 
 
 class State(NamedTuple):
-    """Where a decoder stands in B targets: as many numbers after the hundredth symbol as after the first."""
+    """The state of a decoder in B targets. Its size does not grow with their length."""
 
     tensors: tuple[Tensor, ...]  # each (B, width) or (L, B, width)
 
@@ -56,7 +56,7 @@ class State(NamedTuple):
         return self.tensors[0].shape[-2]
 
     def rows(self, index: Tensor) -> "State":
-        """The targets that the index, (N,), int64, names; beam search goes on with these."""
+        """The targets with the given indices, (N,), int64."""
         return State(tuple(tensor.index_select(-2, index) for tensor in self.tensors))
 
     def repeat(self, n: int) -> "State":
@@ -65,22 +65,23 @@ class State(NamedTuple):
 
 
 class Decoding(NamedTuple):
-    """Targets under way and the sources that they are of: n targets a source, side by side, sources in order."""
+    """Unfinished targets and their sources: n targets per source, next to each other, sources in order."""
 
     state: State  # of B * n targets
     encoded: Encoded  # of B sources
 
     def rows(self, index: Tensor) -> "Decoding":
-        """The targets that the index, (N,), int64, names, with their sources.
+        """The targets with the given indices, (N,), int64, and their sources.
 
-        Those of one source must stand side by side, and be as many for each source that is left, as they are in
-        `beam_search`: a source is then kept once.
+        The targets of a source must be next to each other, and their number must be the same for each remaining source,
+        as in `beam_search`: a source is then kept once.
         """
-        targets_each = self.state.size // len(self.encoded.lengths)
-        sources, counts = (index // targets_each).unique_consecutive(return_counts=True)
+        targets_per_source = self.state.size // len(self.encoded.lengths)
+        sources, counts = (index // targets_per_source).unique_consecutive(return_counts=True)
         if len(counts.unique()) != 1:
             raise ValueError(
-                f"Decoding: every source that is left needs as many targets, side by side, got {counts.tolist()}."
+                f"Decoding: every remaining source needs the same number of targets, next to each other, "
+                f"got {counts.tolist()}."
             )
         all_left = sources.tolist() == list(range(len(self.encoded.lengths)))
         encoded = self.encoded if all_left else self.encoded.rows(sources)
@@ -88,13 +89,15 @@ class Decoding(NamedTuple):
 
 
 class QRNNDecoder(nn.Module):
-    """Causal QRNN layers, every gate of which also sees a projection of what the encoder's layer ended with.
+    """Causal QRNN layers; every gate also receives a projection of the last output h~ of the encoder's layer.
 
         Z = tanh(W_z * X + V_z h~)   F = sigmoid(W_f * X + V_f h~)   O = sigmoid(W_o * X + V_o h~)      (eq. 7)
         h = o (W_k k + W_c c)                                                  in the last layer        (eq. 8)
 
-    c are the last layer's cells before the output gate; cells start at zero. With pooling "f", which has no output
-    gate, nothing is multiplied.
+    c are the last layer's cells before the output gate. With pooling "f", which has no output gate, o is 1.
+
+    Args:
+        init_cells: all layers but the last start from the last cells of the encoder's layer instead of zero.
     """
 
     def __init__(
@@ -106,78 +109,91 @@ class QRNNDecoder(nn.Module):
         pooling: str,
         zoneout: float,
         dropout: float,
+        init_cells: bool = False,
     ) -> None:
         super().__init__()
         self.dropout = dropout
+        self.init_cells = init_cells
         self.layers = nn.ModuleList(
             QRNNLayer(
                 hidden_size if number else input_size, hidden_size, kernel_size=WIDTH, pooling=pooling, zoneout=zoneout
             )
             for number in range(num_layers)
         )
-        gates = len(pooling) + 1
+        num_gates = len(pooling) + 1
         self.from_encoder = nn.ModuleList(
-            nn.Linear(hidden_size, gates * hidden_size, bias=False) for _ in range(num_layers)
+            nn.Linear(hidden_size, num_gates * hidden_size, bias=False) for _ in range(num_layers)
         )
         self.attention = Attention(hidden_size)
 
     @property
     def input_weights(self) -> list[Tensor]:
-        return [layer.weight for layer in self.layers]
+        return [layer.weight for layer in self.layers]  # type: ignore[misc]
 
-    def read(self, h: Tensor, ends: Sequence[Tensor], lengths: Tensor) -> Encoded:
-        """What an encoder found, made ready: its projections are the same at every step."""
-        handed = tuple(project(end) for project, end in zip(self.from_encoder, ends, strict=True))
-        return Encoded(*self.attention.read(h, lengths), lengths, handed)
+    def prepare(self, output: EncoderOutput, lengths: Tensor) -> Encoded:
+        """The projections of an encoder's output, which are the same at every step."""
+        conditioning = tuple(project(h) for project, h in zip(self.from_encoder, output.last_h, strict=True))
+        cells = tuple(output.last_c[:-1]) if self.init_cells else ()
+        return Encoded(*self.attention.project(output.memory, lengths), lengths, conditioning, cells)
 
-    def begin(self, encoded: Encoded) -> State:
-        """Zero cells and a zero input before the first, of every layer."""
+    def initial_state(self, encoded: Encoded) -> State:
+        """The initial cells of every layer, and a zero input before the first one."""
         B = len(encoded.lengths)
-        zeros = []
-        for layer in self.layers:
+        tensors: list[Tensor] = []
+        for number, layer in enumerate(self.layers):
+            assert isinstance(layer, QRNNLayer)
             weight = layer.weight
-            zeros += [weight.new_zeros(B, layer.hidden_size, dtype=state_type(weight.dtype))]
-            zeros += [weight.new_zeros(B, layer.context_size * layer.input_size)]
-        return State(tuple(zeros))
+            if number < len(encoded.cells):
+                tensors.append(encoded.cells[number])
+            else:
+                tensors.append(weight.new_zeros(B, layer.hidden_size, dtype=state_type(weight.dtype)))
+            tensors.append(weight.new_zeros(B, layer.context_size * layer.input_size))
+        return State(tuple(tensors))
 
     def forward(
-        self, symbols: Symbols, encoded: Encoded, state: State | None = None, lengths: Tensor | None = None
+        self, inputs: EmbeddedTokens, encoded: Encoded, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, Tensor, State]:
-        """What the softmax sees, (T, B, H), the attention, (T, B, S), and the state after the last step.
+        """The input of the softmax, (T, B, H), the attention, (T, B, S), and the state after the last step.
 
         Args:
-            symbols: (T, B), or n times as many rows as were encoded: row b * n + j then belongs to source b.
-            state: where to go on; from the start if there is none.
-            lengths: (B,), each target's own; all T steps if there are none.
+            inputs: (T, B), or (T, B * n): row b * n + j then belongs to source b.
+            state: from an earlier call; the initial state if not given.
+            lengths: (B,), each target's own; all T steps if not given.
         """
-        rows = symbols.tokens.shape[1]
+        rows = inputs.tokens.shape[1]
         beams = rows // len(encoded.lengths)
         x: Tensor | None = None
-        ends: list[Tensor] = []
-        for number, (layer, handed) in enumerate(zip(self.layers, encoded.handed, strict=True)):
+        tensors: list[Tensor] = []
+        for number, (layer, conditioning) in enumerate(zip(self.layers, encoded.conditioning, strict=True)):
+            assert isinstance(layer, QRNNLayer)
             is_last = number + 1 == len(self.layers)
-            addition = handed if beams == 1 else handed.repeat_interleave(beams, 0)
+            extra_bias = conditioning if beams == 1 else conditioning.repeat_interleave(beams, 0)
+            before: LayerState | None = None
+            if state is not None:
+                c, context = state.tensors[2 * number : 2 * number + 2]
+                before = LayerState(c, context.view(rows, layer.context_size, layer.input_size))
+            elif number < len(encoded.cells):
+                before = LayerState(encoded.cells[number].repeat_interleave(beams, 0), None)
             if x is None and state is None and not is_last:
-                x, end, gates = read_symbols(layer, symbols, lengths=lengths, addition=addition)
+                c0 = None if before is None else before.c
+                x, after, gates = project_embedding(layer, inputs, c0=c0, lengths=lengths, extra_bias=extra_bias)
             else:
-                x = symbols.vectors() if x is None else functional.dropout(x, self.dropout, self.training)
-                start = None
-                if state is not None:
-                    c, inputs = state.tensors[2 * number : 2 * number + 2]
-                    start = LayerState(c, inputs.view(rows, layer.context_size, layer.input_size))
-                x, end, gates = layer(x, start, lengths=lengths, addition=addition, return_gates=is_last)
-            ends += [end.c, end.context.flatten(1)]
+                x = inputs.vectors() if x is None else functional.dropout(x, self.dropout, self.training)
+                x, after, gates = layer(x, before, lengths=lengths, addition=extra_bias, return_gates=is_last)
+            assert after.context is not None
+            tensors += [after.c, after.context.flatten(1)]
+        assert gates is not None
         h, weights = self.attention(gates.c, encoded.memory, encoded.values, encoded.lengths)
-        return h if gates.o is None else gates.o * h, weights, State(tuple(ends))
+        return h if gates.o is None else gates.o * h, weights, State(tuple(tensors))
 
 
 class LSTMDecoder(nn.Module):
-    """LSTM layers, each of which starts where the encoder's layer ended, and the same attention.
+    """LSTM layers, each initialised from the last output h~ of the encoder's layer, and the same attention.
 
         h_0 = h~     c_0 = V h~     h = tanh(W_k k + W_c h)
 
-    Attention asks with the output h, as `nn.LSTM` gives neither all its cells nor its gates; a tanh stands where a QRNN
-    has its output gate, as in Luong et al. (2015).
+    The queries of the attention are the outputs h, as `nn.LSTM` returns neither all its cells nor its gates. A tanh
+    takes the place of a QRNN's output gate, as in Luong et al. (2015).
     """
 
     def __init__(self, rnn: nn.Module, hidden_size: int, num_layers: int) -> None:
@@ -188,21 +204,21 @@ class LSTMDecoder(nn.Module):
 
     @property
     def input_weights(self) -> list[Tensor]:
-        return [getattr(self.rnn, f"weight_ih_l{number}") for number in range(len(self.from_encoder))]
+        return input_weights(self.rnn)
 
-    def read(self, h: Tensor, ends: Sequence[Tensor], lengths: Tensor) -> Encoded:
-        c = torch.stack([project(end) for project, end in zip(self.from_encoder, ends, strict=True)])
-        handed = torch.stack(list(ends)), c.to(ends[0].dtype)
-        return Encoded(*self.attention.read(h, lengths), lengths, handed)
+    def prepare(self, output: EncoderOutput, lengths: Tensor) -> Encoded:
+        h = torch.stack(output.last_h)
+        c = torch.stack([project(h) for project, h in zip(self.from_encoder, output.last_h, strict=True)])
+        return Encoded(*self.attention.project(output.memory, lengths), lengths, (h, c.to(h.dtype)))
 
-    def begin(self, encoded: Encoded) -> State:
-        return State(encoded.handed)
+    def initial_state(self, encoded: Encoded) -> State:
+        return State(encoded.conditioning)
 
     def forward(
-        self, symbols: Symbols, encoded: Encoded, state: State | None = None, lengths: Tensor | None = None
+        self, inputs: EmbeddedTokens, encoded: Encoded, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, Tensor, State]:
-        """As `QRNNDecoder`, but with lengths the state is that after the padding: nobody goes on from there."""
-        state = self.begin(encoded) if state is None else state
-        c, (h_n, c_n) = self.rnn(symbols.vectors(), state.tensors)
-        h, weights = self.attention(c, encoded.memory, encoded.values, encoded.lengths)
+        """As `QRNNDecoder`, but with lengths the state is that after the padding and cannot be continued from."""
+        state = self.initial_state(encoded) if state is None else state
+        queries, (h_n, c_n) = self.rnn(inputs.vectors(), state.tensors)
+        h, weights = self.attention(queries, encoded.memory, encoded.values, encoded.lengths)
         return torch.tanh(h), weights, State((h_n, c_n))

@@ -1,19 +1,24 @@
-"""Encoders of a translator: recurrent layers that read each source from its end (paper, section 3.3).
-
-Both return the last layer's outputs in the order of the source, (S, B, H), and for every layer its output after the
-last symbol that it read, (B, H): that of the first symbol of the source, where the paper writes h~_T.
-"""
+"""Encoders of a translator: recurrent layers that read each source from its end (paper, section 3.3)."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quasirnn.models.recurrent import recurrent
-from quasirnn.models.symbol_layer import Symbols, read_symbols
+from quasirnn.models.embedding_projection import EmbeddedTokens, project_embedding
+from quasirnn.models.recurrent import recurrent, reverse_rows
 from quasirnn.nn import QRNNLayer
 from quasirnn.ops import checks
+
+
+class EncoderOutput(NamedTuple):
+    """B encoded sources. The last step of an encoder is at the first token of the source."""
+
+    memory: Tensor  # of the last layer, in the order of the source, (S, B, H): outputs, or cells with attend="cells"
+    last_h: list[Tensor]  # of each layer the output at its last step, (B, H): h~_T in the paper
+    last_c: list[Tensor]  # of each layer the cells after its last step, (B, H); none for an LSTM
 
 
 class QRNNEncoder(nn.Module):
@@ -21,11 +26,12 @@ class QRNNEncoder(nn.Module):
 
     Args:
         input_size, hidden_size: D and H.
-        kernel_sizes: the width of each layer, and so the number of layers.
-        pooling, zoneout: as of `QRNNLayer`.
+        kernel_sizes: one per layer.
+        pooling, zoneout: as in `QRNNLayer`.
         dropout: between layers.
+        attend_cells: the memory is the last layer's cells instead of its outputs.
 
-    Inputs: symbols (S, B); lengths (B,).
+    Inputs: tokens (S, B); lengths (B,).
     """
 
     def __init__(
@@ -37,9 +43,11 @@ class QRNNEncoder(nn.Module):
         pooling: str,
         zoneout: float,
         dropout: float,
+        attend_cells: bool = False,
     ) -> None:
         super().__init__()
         self.dropout = dropout
+        self.attend_cells = attend_cells
         self.layers = nn.ModuleList(
             QRNNLayer(
                 hidden_size if number else input_size,
@@ -55,23 +63,28 @@ class QRNNEncoder(nn.Module):
 
     @property
     def input_weights(self) -> list[Tensor]:
-        return [layer.weight for layer in self.layers]
+        return [layer.weight for layer in self.layers]  # type: ignore[misc]
 
-    def forward(self, symbols: Symbols, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
-        first, *others = self.layers
-        x = read_symbols(first, symbols, lengths=lengths).h
-        ends = [x[0]]
-        for layer in others:
-            x = layer(functional.dropout(x, self.dropout, self.training), lengths=lengths).h
-            ends.append(x[0])
-        return x, ends
+    def forward(self, inputs: EmbeddedTokens, lengths: Tensor) -> EncoderOutput:
+        last_h, last_c = [], []
+        for number, layer in enumerate(self.layers):
+            with_cells = self.attend_cells and number + 1 == len(self.layers)
+            if number == 0 and not with_cells:
+                assert isinstance(layer, QRNNLayer)
+                output = project_embedding(layer, inputs, lengths=lengths)
+            else:
+                x = functional.dropout(output.h, self.dropout, self.training) if number else inputs.vectors()
+                output = layer(x, lengths=lengths, return_gates=with_cells)
+            last_h.append(output.h[0])
+            last_c.append(output.state.c)
+        return EncoderOutput(output.gates.c if output.gates is not None else output.h, last_h, last_c)
 
 
 class LSTMEncoder(nn.Module):
     """LSTM layers that read each row from its own end.
 
-    Rows stay padded: nothing behind a row's end can reach back, and on a CPU an LSTM over packed rows takes more than
-    twice the time, for which a comparison should not make it pay.
+    Rows stay padded: padding comes last and cannot affect earlier outputs, and on a CPU an LSTM over packed rows takes
+    more than twice the time, which would be unfair in a comparison.
     """
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int, *, dropout: float) -> None:
@@ -84,42 +97,28 @@ class LSTMEncoder(nn.Module):
 
     @property
     def input_weights(self) -> list[Tensor]:
-        return [layer.weight_ih_l0 for layer in self.layers]
+        return [layer.weight_ih_l0 for layer in self.layers]  # type: ignore[misc]
 
-    def forward(self, symbols: Symbols, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, inputs: EmbeddedTokens, lengths: Tensor) -> EncoderOutput:
         rows = torch.arange(len(lengths), device=lengths.device)
-        x = reversed_rows(symbols.vectors(), lengths)
-        ends: list[Tensor] = []
+        x = reverse_rows(inputs.vectors(), lengths)
+        last_h: list[Tensor] = []
         for layer in self.layers:
-            if ends:
+            if last_h:
                 x = functional.dropout(x, self.dropout, self.training)
             x, _ = layer(x)
-            ends.append(x[lengths - 1, rows])
-        return reversed_rows(x, lengths), ends
+            last_h.append(x[lengths - 1, rows])
+        return EncoderOutput(reverse_rows(x, lengths), last_h, [])
 
 
-def reversed_rows(x: Tensor, lengths: Tensor) -> Tensor:
-    """(S, B, D) with each row reversed within its own length; what stands behind it stays where it is.
-
-    >>> reversed_rows(torch.tensor([[[1], [1]], [[2], [2]], [[3], [3]]]), torch.tensor([3, 2]))[..., 0].T.tolist()
-    [[3, 2, 1], [2, 1, 3]]
-    """
-    S, B, _ = x.shape
-    step = torch.arange(S, device=x.device)[:, None]
-    source = torch.where(step < lengths, lengths - 1 - step, step)  # (S, B)
-    row = torch.arange(B, device=x.device)
-    # By rows of a matrix: the backward of this form is the quickest.
-    return x.reshape(S * B, -1).index_select(0, (source * B + row).flatten()).view_as(x)
-
-
-def encoder_widths(kernel_size: int | Sequence[int] | None, num_layers: int) -> tuple[int, ...]:
-    """One width a layer; if none is given the paper's: 6 for the first layer, 2 for the others (section 3.3)."""
+def encoder_kernel_sizes(kernel_size: int | Sequence[int] | None, num_layers: int) -> tuple[int, ...]:
+    """One width per layer; by default the paper's: 6 for the first layer, 2 for the others (section 3.3)."""
     if kernel_size is None:
         return (6,) + (2,) * (num_layers - 1)
     widths = (kernel_size,) * num_layers if isinstance(kernel_size, int) else tuple(kernel_size)
     if len(widths) != num_layers:
         raise ValueError(
-            f"Translator: kernel_size has {len(widths)} widths for num_layers = {num_layers}; give one for each layer "
-            f"of the encoder, or one integer for all."
+            f"Translator: kernel_size has {len(widths)} widths for num_layers = {num_layers}; give one per layer of "
+            f"the encoder, or one integer for all."
         )
     return tuple(checks.at_least_one("Translator", "kernel_size", width) for width in widths)

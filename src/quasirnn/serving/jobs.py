@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from quasirnn.models.typed_values import shown
+from quasirnn.errors import shown
 from quasirnn.serving import answers, limits
 from quasirnn.serving.client_state import StateError
 from quasirnn.serving.loaded import Loaded

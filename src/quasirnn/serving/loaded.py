@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quasirnn.models.typed_values import shown
+from quasirnn.errors import shown
 from quasirnn.serving.client_state import StateFormat
 from quasirnn.serving.examples import examples
 from quasirnn.serving.refusals import Refused

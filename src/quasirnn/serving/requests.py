@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from quasirnn.models.typed_values import is_broken, shown
+from quasirnn.errors import has_lone_surrogate as is_broken
+from quasirnn.errors import shown
 from quasirnn.serving import limits
 from quasirnn.serving.refusals import Refused, unfit
 

@@ -17,7 +17,7 @@ import torch
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from quasirnn.models.typed_values import one_line
+from quasirnn.errors import one_line
 from quasirnn.serving import limits
 from quasirnn.serving.body import LINGER_SECONDS, App
 from quasirnn.serving.work import Work

@@ -18,9 +18,9 @@ def test_a_beam_of_1_is_greedy(seed):
     model = RandomModel(seed, symbols=9, end_bias=-0.5)
     state = model.first_state(6)
     longest = [1, 4, 30, 30, 30, 9]
-    found = search(model, state, 6, beam=1, alpha=0.8, max_lengths=longest, target_lengths=[3, 9, 0, 4, 20, 8])
+    results = search(model, state, 6, beam=1, alpha=0.8, max_lengths=longest, target_lengths=[3, 9, 0, 4, 20, 8])
     steps = greedy(model, state, 6, start=START, end=END, max_lengths=longest)
-    for (one,), other in zip(found, steps, strict=True):
+    for (one,), other in zip(results, steps, strict=True):
         assert (one.tokens, one.finished) == (other.tokens, other.finished)
         assert one.log_probability == pytest.approx(other.log_probability, rel=1e-12) == other.score
         torch.testing.assert_close(one.attention, other.attention, rtol=0, atol=1e-12)
@@ -57,7 +57,7 @@ def test_sampling_with_a_seed_repeats_and_top_k_keeps_to_the_likeliest():
 
 
 def test_a_negative_number_of_sentences():
-    with pytest.raises(ValueError, match=r"^greedy: batch_size must be 0 or more, got -1\.$"):
+    with pytest.raises(ValueError, match=r"^greedy: batch_size must be at least 0, got -1\.$"):
         greedy(None, None, -1, start=START, end=END, max_lengths=3)
 
 
@@ -91,13 +91,13 @@ def broken_at(step: int, sentence: int, value: float, token: int | None):
     [
         (math.nan, 2, "{}: NaN among the log-probabilities at step 3 of sentence 1."),
         (math.nan, 0, "{}: NaN among the log-probabilities at step 3 of sentence 1."),
-        (2.5, 1, "{}: log-probabilities must be 0 or less, got 2.5 at step 3 of sentence 1. If these are logits: "),
+        (2.5, 1, "{}: log-probabilities must be at most 0, got 2.5 at step 3 of sentence 1. If these are logits: "),
         (
             math.inf,
             1,
-            "{}: log-probabilities must be 0 or less, got inf at step 3 of sentence 1. If these are logits: ",
+            "{}: log-probabilities must be at most 0, got inf at step 3 of sentence 1. If these are logits: ",
         ),
-        (-math.inf, None, "{}: nothing can follow at step 3 of sentence 1, every log-probability is -inf. Leave "),
+        (-math.inf, None, "{}: no token can follow at step 3 of sentence 1: every log-probability is -inf. Allow "),
     ],
     ids=str,
 )
