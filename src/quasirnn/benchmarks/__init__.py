@@ -1,1 +1,1 @@
-"""Timing, and the check that what is timed is right. Trains a few steps at most, and keeps nothing of them."""
+"""Benchmarks: each file has what is timed, its summary, its tables and its plot. Results are checked before timing."""

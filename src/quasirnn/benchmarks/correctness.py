@@ -1,4 +1,4 @@
-"""Is what runs here right? Asked before anything is timed, and by `quasirnn doctor`."""
+"""Does the layer compute correctly on this machine? Checked before anything is timed, and by `quasirnn doctor`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quasirnn.errors import Failure
 from quasirnn.nn import QRNN
 from quasirnn.ops import fo_pool, reference
 
-# Poolings and widths in the order of their letters; together with zoneout all that the benchmarks time.
+# Pooling, width and zoneout: everything that the benchmarks time.
 VARIANTS = [
     ("fo", 2, 0.0),
     ("fo", 2, 0.1),
@@ -21,19 +22,19 @@ VARIANTS = [
     ("ifo", 3, 0.1),
 ]
 
-# Single steps that are checked: enough for the widest window to be full.
+# Single steps that are checked: enough to fill the widest window.
 STEPS = 8
 
 
-class WrongNumbers(RuntimeError):
-    """What was to be timed gives wrong numbers."""
+class WrongNumbers(Failure):
+    """What was to be timed gives wrong results."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """The error that comes nearest to what is allowed, or exceeds it most."""
+    """The error that comes nearest to the allowed one, or exceeds it most."""
 
-    worst: str  # what has that error: h, c_last or a gradient
+    worst: str  # the result that has this error: h, c_last or a gradient
     error: float
     allowed: float
 
@@ -43,7 +44,7 @@ class Check:
         return self.error <= self.allowed
 
 
-def require_right(device: str = "cpu") -> dict[str, Any]:
+def require_correct(device: str = "cpu") -> dict[str, Any]:
     """The worst check of pooling and layers, as a dictionary.
 
     Raises:
@@ -52,7 +53,7 @@ def require_right(device: str = "cpu") -> dict[str, Any]:
     checks = [check_pooling(device=device)]
     checks += [check_layer(pooling, k, zoneout, device=device) for pooling, k, zoneout in VARIANTS]
     checks.append(check_layer(dtype=torch.float64, device=device))
-    # Large enough for every path that small sizes are spared.
+    # Large enough for the code paths that small sizes do not take.
     checks.append(check_layer(shape=(40, 9, 320, 320), device=device))
     return require(checks)
 
@@ -66,7 +67,7 @@ def require(checks: list[Check]) -> dict[str, Any]:
     check = worst(checks)
     if not check.ok:
         raise WrongNumbers(
-            f"the numbers are wrong on this machine, not timing them: {check.worst} is off by {check.error:.1e}, "
+            f"wrong results on this machine, nothing is timed: {check.worst} is off by {check.error:.1e}, "
             f"{check.allowed:.1e} is allowed"
         )
     return asdict(check)
@@ -75,8 +76,8 @@ def require(checks: list[Check]) -> dict[str, Any]:
 def check_pooling(shape: tuple[int, int, int] = (67, 5, 33), device: str = "cpu", seed: int = 1) -> Check:
     """Compare float32 fo-pooling, forward and backward, with the equations in float64.
 
-    Allowed is twice the error of the same equations in plain PyTorch in float32, plus 4 eps of the largest value: the
-    kernels may round differently, not worse.
+    The allowed error is twice that of the same equations in plain PyTorch in float32, plus 4 eps of the largest value:
+    the kernels may round differently, but not worse.
     """
     generator = torch.Generator().manual_seed(seed)
     T, B, H = shape

@@ -1,36 +1,49 @@
 """Beam search with the paper's translator, on the QRNN and on the equal LSTM, as batch and length grow.
 
-The weights are random, and the end mark cannot be chosen before a translation is as long as its source: so every
-search makes the same number of steps, and keeps its whole beam to the last. With a trained model sentences leave the
-batch as soon as they are decided. Reading the source is part of what is timed; a character is one of the best
-hypothesis, of which there is one a sentence, whatever the beam.
+The weights are random, and the end symbol is masked until a translation is as long as its source: so every search
+makes the same number of steps and keeps its whole beam to the end. (With a trained model, finished sentences leave the
+batch.) Encoding the source is part of the time. Characters are those of the best hypothesis, one per sentence, whatever
+the beam.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from quasirnn.benchmarks import machine
-from quasirnn.benchmarks.correctness import require_right
-from quasirnn.benchmarks.passes import budget_for, stopwatch_for
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting
-from quasirnn.benchmarks.timing import Budget, Pass, take_turns
+from quasirnn.benchmarks.passes import time_passes
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, measure_each, run_benchmark, silent
+from quasirnn.benchmarks.tables import Table
+from quasirnn.benchmarks.timing import Budget
 from quasirnn.models.beam_search import beam_search
 from quasirnn.models.translator import Translator
 from quasirnn.models.translator_decoder import Decoding
+from quasirnn.plots.lines import Panel, lines_over
 
+# To time another cell, add it here.
 CELLS = {"QRNN": "qrnn", "nn.LSTM": "lstm"}
+OTHERS = [name for name in CELLS if name != "QRNN"]
+
+
+@dataclass(frozen=True)
+class Size:
+    B: int
+    T: int
+
+    def __str__(self) -> str:
+        return f"{self.B} sentences of {self.T} characters"
 
 
 @dataclass(frozen=True)
 class Plan:
     """Section 3.3 of the paper; the vocabulary is Multi30k's."""
 
-    batches: tuple[int, ...]  # sentences side by side, each of `length`
+    batches: tuple[int, ...]  # sentences, each of `length`
     lengths: tuple[int, ...]  # characters, each in a batch of `batch`
-    budget: Budget  # of one batch size and length
+    budget: Budget  # for each size
     batch: int = 16
     length: int = 64
     beam: int = 8
@@ -39,9 +52,8 @@ class Plan:
     vocabulary: int = 100
 
     @property
-    def sizes(self) -> list[tuple[int, int]]:
-        """All (B, T)."""
-        grid = [(B, self.length) for B in self.batches] + [(self.batch, T) for T in self.lengths]
+    def sizes(self) -> list[Size]:
+        grid = [Size(B, self.length) for B in self.batches] + [Size(self.batch, T) for T in self.lengths]
         return list(dict.fromkeys(grid))
 
 
@@ -49,49 +61,36 @@ FULL = Plan((1, 2, 4, 8, 16, 32, 64), (16, 32, 64, 128, 256), Budget(seconds=12.
 QUICK = Plan((1, 8, 32), (16, 32, 64), Budget(seconds=2.0, min_rounds=2, max_rounds=4), batch=8, length=32)
 
 
-def run(plan: Plan, setting: Setting, progress: Progress = lambda *_: None) -> Result:
-    """Time whole searches.
+def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
+    """Time whole searches."""
 
-    Raises:
-        WrongNumbers: the layer gives wrong numbers here, so its speed means nothing.
-    """
-    check = require_right(setting.device)
-    about = machine.describe(setting.device)
-    torch.manual_seed(setting.seed)
-    models = {
-        name: Translator(plan.vocabulary, hidden_size=plan.H, num_layers=plan.layers, cell=cell)
-        .eval()
-        .to(setting.device)
-        for name, cell in CELLS.items()
-    }
-    cells = []
-    for done, (B, T) in enumerate(plan.sizes):
-        progress(done, len(plan.sizes), f"{B} sentences of {T} characters")
-        cells.append(time_search(models, B, T, plan, setting))
-    progress(len(plan.sizes), len(plan.sizes), "done")
-    settings = {**asdict(plan), **asdict(setting)}
-    return Result("decoding", machine.finished(about), settings, cells, summarise(cells, plan), check)
+    def measure() -> list[Cell]:
+        torch.manual_seed(setting.seed)
+        models = {
+            name: Translator(plan.vocabulary, hidden_size=plan.H, num_layers=plan.layers, cell=cell)
+            .eval()
+            .to(setting.device)
+            for name, cell in CELLS.items()
+        }
+        return measure_each(plan.sizes, lambda size: time_search(models, size, plan, setting), progress)
+
+    return run_benchmark("decoding", asdict(plan), setting, measure, lambda cells: summarise(cells, plan))
 
 
-def time_search(models: dict[str, Translator], B: int, T: int, plan: Plan, setting: Setting) -> Cell:
+def time_search(models: dict[str, Translator], size: Size, plan: Plan, setting: Setting) -> Cell:
     generator = torch.Generator().manual_seed(setting.seed)
-    source = torch.randint(4, plan.vocabulary, (T, B), generator=generator).to(setting.device)
-    samples = take_turns(
-        {name: search_pass(model, source, plan.beam) for name, model in models.items()},
-        budget_for(setting.device, plan.budget),
-        seed=setting.seed,
-        stopwatch=stopwatch_for(setting.device),
-    )
+    source = torch.randint(4, plan.vocabulary, (size.T, size.B), generator=generator).to(setting.device)
+    passes = {name: search_pass(model, source, plan.beam) for name, model in models.items()}
+    samples = time_passes(passes, plan.budget, setting)
     return {
-        "B": B,
-        "T": T,
+        **asdict(size),
         "seconds": {name: each.summary() for name, each in samples.items()},
-        "characters_per_second": {name: B * T / each.best for name, each in samples.items()},
-        "ratio": samples["nn.LSTM"].best / samples["QRNN"].best,
+        "characters_per_second": {name: size.B * size.T / each.best for name, each in samples.items()},
+        "ratios": {name: samples[name].best / samples["QRNN"].best for name in OTHERS},
     }
 
 
-def search_pass(model: Translator, source: Tensor, beam: int) -> Pass:
+def search_pass(model: Translator, source: Tensor, beam: int) -> Callable[[], Any]:
     """All sentences, each to a translation of as many symbols as it has."""
     T, B = source.shape
     lengths = torch.full((B,), T)
@@ -124,19 +123,44 @@ def summarise(cells: list[Cell], plan: Plan) -> list[Figure]:
     figures = []
     for name in CELLS:
         best = max(cells, key=lambda cell: cell["characters_per_second"][name])
-        figures.append(
-            Figure(
-                f"{name}: most characters a second (batch {best['B']}, length {best['T']})",
-                best["characters_per_second"][name],
-                "/s",
-            )
-        )
-    alone = min((cell for cell in cells if cell["T"] == plan.length), key=lambda cell: cell["B"])
-    figures.append(
-        Figure(f"nn.LSTM / QRNN, time: {alone['B']} sentence, length {alone['T']}", alone["ratio"]),
-    )
-    largest = max((cell for cell in cells if cell["T"] == plan.length), key=lambda cell: cell["B"])
-    figures.append(Figure(f"nn.LSTM / QRNN, time: {largest['B']} sentences, length {largest['T']}", largest["ratio"]))
-    ours = [cell["characters_per_second"]["QRNN"] for cell in (largest, alone)]
-    figures.append(Figure(f"QRNN: characters a second, batch {largest['B']} / batch {alone['B']}", ours[0] / ours[1]))
+        what = f"{name}: most characters per second (batch {best['B']}, length {best['T']})"
+        figures.append(Figure(what, best["characters_per_second"][name], "/s"))
+    by_batch = sorted((cell for cell in cells if cell["T"] == plan.length), key=lambda cell: cell["B"])
+    smallest, largest = by_batch[0], by_batch[-1]
+    for cell in (smallest, largest):
+        for name in OTHERS:
+            figures.append(Figure(f"{name} / QRNN, time: batch {cell['B']}, length {cell['T']}", cell["ratios"][name]))
+    gain = largest["characters_per_second"]["QRNN"] / smallest["characters_per_second"]["QRNN"]
+    figures.append(Figure(f"QRNN: characters per second, batch {largest['B']} / batch {smallest['B']}", gain))
     return figures
+
+
+def tables(result: Result) -> list[Table]:
+    s = result.settings
+    rows = []
+    for cell in result.cells:
+        speeds = [f"{cell['characters_per_second'][name]:,.0f}" for name in CELLS]
+        ratios = [f"{cell['ratios'][name]:.2f}" for name in OTHERS]
+        times = [f"{cell['seconds'][name]['best'] / cell['T'] * 1e3:,.2f}" for name in CELLS]
+        rows.append([f"{cell['B']} x {cell['T']}", *speeds, *ratios, *times])
+    title = (
+        f"Beam search, beam {s['beam']}: {s['layers']} + {s['layers']} layers of {s['H']} units, {s['vocabulary']} "
+        "characters; every translation as long as its source, random weights"
+    )
+    columns = [f"{name}\ncharacters/s" for name in CELLS]
+    columns += [f"QRNN / {name}\nspeed" for name in OTHERS] + [f"{name}\nms per step" for name in CELLS]
+    return [Table(title, ["sentences\nx characters", *columns], rows)]
+
+
+def draw(result: Result, path: Path) -> None:
+    s = result.settings
+    cells = [cell for cell in result.cells if cell["T"] == s["length"]]
+    speeds = {name: [cell["characters_per_second"][name] for cell in cells] for name in CELLS}
+    lines_over(
+        path,
+        [cell["B"] for cell in cells],
+        [Panel("", "characters per second", speeds)],
+        title=f"Beam search, beam {s['beam']}, {s['length']} characters per sentence",
+        x_name="batch size, sentences",
+        footnote=result.footnote,
+    )

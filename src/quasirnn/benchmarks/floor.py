@@ -1,19 +1,31 @@
-"""The layer against the floor it stands on: the bare multiplication inside it, into buffers made beforehand.
+"""The layer against its floor: the bare matrix products inside it, written into preallocated buffers.
 
-A QRNN layer multiplies (T * B, k * D) by (k * D, gates * H), and in training twice more; the ratio says what all the
-rest costs. Below 1 the layer's own multiplication, done piece by piece, is faster than `torch.mm` on the whole.
+A QRNN layer multiplies (T * B, k * D) by (k * D, num_gates * H), and in training twice more. The ratio shows the cost
+of everything else. Below 1, the layer's own product in chunks is faster than one `torch.mm` over all rows.
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
 
 from quasirnn import QRNN
-from quasirnn.benchmarks import machine
-from quasirnn.benchmarks.correctness import require_right
-from quasirnn.benchmarks.passes import MODES, budget_for, gemm_pass, layer_pass, stopwatch_for
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, for_device, geometric_mean, where
-from quasirnn.benchmarks.timing import Budget, take_turns
+from quasirnn.benchmarks.passes import MODES, gemm_pass, layer_pass, time_passes
+from quasirnn.benchmarks.result import (
+    Cell,
+    Figure,
+    Progress,
+    Result,
+    Setting,
+    geometric_mean,
+    measure_each,
+    run_benchmark,
+    silent,
+)
+from quasirnn.benchmarks.tables import Table, grid_table, pivot
+from quasirnn.benchmarks.timing import Budget
+from quasirnn.plots.heatmap import Grid, ratio_grids
 
 
 @dataclass(frozen=True)
@@ -36,9 +48,8 @@ class Case:
 @dataclass(frozen=True)
 class Plan:
     cases: tuple[Case, ...]
-    budget: Budget
-    variants: tuple[Case, ...] = ()
-    variants_budget: Budget = field(default_factory=lambda: Budget(seconds=0.8))
+    budget: Budget  # for each cell of the grid
+    variants_budget: Budget = Budget(seconds=0.8)  # for each of the others
 
 
 def grid(batches: tuple[int, ...], lengths: tuple[int, ...], H: int) -> tuple[Case, ...]:
@@ -49,63 +60,39 @@ def variants(
     sizes: tuple[int, ...], widths: tuple[int, ...], poolings: tuple[str, ...], B: int, T: int
 ) -> tuple[Case, ...]:
     """Other sizes, widths and poolings in inference, and 320 units in double precision."""
-    found = [Case("variants", "inference", B, T, H, k, pooling) for pooling in poolings for H in sizes for k in widths]
-    return (*found, *(Case("float64", mode, B, T, 320, dtype="float64") for mode in MODES))
+    cases = [Case("variants", "inference", B, T, H, k, pooling) for pooling in poolings for H in sizes for k in widths]
+    return (*cases, *(Case("float64", mode, B, T, 320, dtype="float64") for mode in MODES))
 
 
 FULL = Plan(
-    grid((1, 8, 16, 32, 64, 128, 256), (32, 64, 128, 256, 512), 320),
+    grid((1, 8, 16, 32, 64, 128, 256), (32, 64, 128, 256, 512), 320)
+    + variants((64, 128, 256, 512, 1024), (1, 2, 3, 6), ("f", "fo", "ifo"), B=16, T=64),
     Budget(seconds=2.0),
-    variants((64, 128, 256, 512, 1024), (1, 2, 3, 6), ("f", "fo", "ifo"), B=16, T=64),
 )
-QUICK = Plan(
-    grid((1, 8, 64), (32, 256), 320),
-    Budget(seconds=1.0, most_seconds=2.5),
-    variants((64, 320, 1024), (1, 2, 6), ("f", "ifo"), B=16, T=64),
-    Budget(seconds=0.4, most_seconds=1.0),
-)
-
-# (geometric mean, worst cell) by mode, on the grid; and the geometric mean of f and ifo among the variants.
-BARS = {"inference": (1.12, 1.30), "training": (1.20, 1.45)}
-BAR_OF_VARIANTS = 1.25
+QUICK = Plan(grid((1, 8, 64), (32, 256), 320), Budget(seconds=1.0, most_seconds=2.5))
 
 
-def run(plan: Plan, setting: Setting, progress: Progress = lambda *_: None, *, with_variants: bool = True) -> Result:
-    """Time every case.
+def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
+    def measure() -> list[Cell]:
+        return measure_each(plan.cases, lambda case: time_case(case, plan, setting), progress)
 
-    Raises:
-        WrongNumbers: the layer gives wrong numbers here, so its speed means nothing.
-    """
-    check = require_right(setting.device)
-    about = machine.describe(setting.device)
-    wanted = [(case, plan.budget) for case in plan.cases]
-    if with_variants:
-        wanted += [(case, plan.variants_budget) for case in plan.variants]
-    cells = []
-    for done, (case, budget) in enumerate(wanted):
-        progress(done, len(wanted), str(case))
-        cells.append(time_case(case, budget, setting))
-    progress(len(wanted), len(wanted), "done")
-    settings = {"budget": asdict(plan.budget), "variants_budget": asdict(plan.variants_budget), **asdict(setting)}
-    return Result(
-        "floor", machine.finished(about), settings, cells, for_device(setting.device, summarise(cells)), check
-    )
+    settings = {"budget": asdict(plan.budget), "variants_budget": asdict(plan.variants_budget)}
+    return run_benchmark("floor", settings, setting, measure, summarise)
 
 
-def time_case(case: Case, budget: Budget, setting: Setting) -> Cell:
+def time_case(case: Case, plan: Plan, setting: Setting) -> Cell:
     torch.manual_seed(setting.seed)
     dtype = getattr(torch, case.dtype)
     x = torch.randn(case.T, case.B, case.H, dtype=dtype, device=setting.device)
     rnn = QRNN(case.H, case.H, kernel_size=case.k, pooling=case.pooling, dtype=dtype, device=setting.device)
-    gates = len(case.pooling) + 1
-    samples = take_turns(
+    num_gates = len(case.pooling) + 1
+    samples = time_passes(
         {
             "QRNN": layer_pass(rnn, x, case.mode),
-            "GEMM": gemm_pass(case.T * case.B, case.k * case.H, gates * case.H, case.mode, dtype, setting.device),
+            "GEMM": gemm_pass(case.T * case.B, case.k * case.H, num_gates * case.H, case.mode, dtype, setting.device),
         },
-        budget_for(setting.device, budget),
-        seed=setting.seed,
-        stopwatch=stopwatch_for(setting.device),
+        plan.budget if case.block == "grid" else plan.variants_budget,
+        setting,
     )
     return {
         **asdict(case),
@@ -114,26 +101,78 @@ def time_case(case: Case, budget: Budget, setting: Setting) -> Cell:
     }
 
 
+def ratio(cell: Cell) -> float:
+    value: float = cell["ratio"]
+    return value
+
+
 def summarise(cells: list[Cell]) -> list[Figure]:
-    figures = []
+    def add(name: str, chosen: list[Cell]) -> None:
+        if chosen:
+            figures.append(Figure(f"{name}: geometric mean", geometric_mean(map(ratio, chosen))))
+
+    figures: list[Figure] = []
     for mode in MODES:
-        ours = [cell for cell in cells if cell["block"] == "grid" and cell["mode"] == mode]
-        mean_bar, worst_bar = BARS[mode]
-        worst = max(ours, key=lambda cell: cell["ratio"])
-        mean = geometric_mean(cell["ratio"] for cell in ours)
-        figures.append(Figure.at_most(f"{mode}: geometric mean", mean, mean_bar))
-        figures.append(Figure.at_most(f"{mode}: worst cell ({where(worst)})", worst["ratio"], worst_bar))
+        chosen = [cell for cell in cells if cell["block"] == "grid" and cell["mode"] == mode]
+        worst = max(chosen, key=ratio)
+        add(mode, chosen)
+        figures.append(Figure(f"{mode}: worst cell (batch {worst['B']} x length {worst['T']})", ratio(worst)))
     others = [cell for cell in cells if cell["block"] == "variants"]
-    if gated := [cell["ratio"] for cell in others if cell["pooling"] in ("f", "ifo")]:
-        mean = geometric_mean(gated)
-        figures.append(Figure.at_most("variants, f and ifo: geometric mean", mean, BAR_OF_VARIANTS))
-    if plain := [cell["ratio"] for cell in others if cell["pooling"] == "fo"]:
-        figures.append(Figure("variants, fo: geometric mean", geometric_mean(plain)))
+    add("variants, f and ifo", [cell for cell in others if cell["pooling"] != "fo"])
+    add("variants, fo", [cell for cell in others if cell["pooling"] == "fo"])
     if others:
-        worst = max(others, key=lambda cell: cell["ratio"])
-        detail = f"{worst['pooling']}, {worst['H']} units, width {worst['k']}"
-        figures.append(Figure(f"variants: worst cell ({detail})", worst["ratio"]))
+        worst = max(others, key=ratio)
+        case = f"{worst['pooling']}, {worst['H']} units, width {worst['k']}"
+        figures.append(Figure(f"variants: worst cell ({case})", ratio(worst)))
     for cell in cells:
         if cell["block"] == "float64":
-            figures.append(Figure(f"float64, {cell['mode']} ({where(cell)})", cell["ratio"]))
+            figures.append(Figure(f"float64, {cell['mode']} (batch {cell['B']} x length {cell['T']})", ratio(cell)))
     return figures
+
+
+def blocks(result: Result) -> list[list[tuple[str, list[Cell]]]]:
+    """Cells that belong on one grid, with its title: first by mode, then the variants by pooling."""
+    by_mode = {mode: [c for c in result.cells if c["block"] == "grid" and c["mode"] == mode] for mode in MODES}
+    H = by_mode["inference"][0]["H"]
+    others = [cell for cell in result.cells if cell["block"] == "variants"]
+    by_pooling = {name: [c for c in others if c["pooling"] == name] for name in dict.fromkeys(c["pooling"] for c in others)}
+    rows = [
+        [
+            (f"QRNN / its GEMM, inference: fo, width 2, {H} units", by_mode["inference"]),
+            (f"QRNN / its three GEMMs, training: fo, width 2, {H} units", by_mode["training"]),
+        ],
+        [
+            (f"QRNN / its GEMM, inference: {name}, batch {chosen[0]['B']}, length {chosen[0]['T']}", chosen)
+            for name, chosen in by_pooling.items()
+        ],
+    ]
+    return [row for row in rows if row]
+
+
+def axes(cells: list[Cell]) -> tuple[str, str, str, str]:
+    """The keys of a grid's rows and columns, and their names."""
+    return ("B", "T", "batch", "length") if cells[0]["block"] == "grid" else ("H", "k", "units", "width")
+
+
+def tables(result: Result) -> list[Table]:
+    made = []
+    for title, cells in (block for row in blocks(result) for block in row):
+        row, column, row_name, column_name = axes(cells)
+        made.append(grid_table(title, f"{row_name} \\ {column_name}", cells, row, column, ratio))
+    return made
+
+
+def draw(result: Result, path: Path) -> None:
+    def as_grid(title: str, cells: list[Cell]) -> Grid:
+        row, column, *names = axes(cells)
+        rows, columns, ratios = pivot(cells, row, column, ratio)
+        return Grid(title.replace(": ", "\n"), np.array(ratios), [*map(str, rows)], [*map(str, columns)], *names)
+
+    ratio_grids(
+        path,
+        [[as_grid(title, cells) for title, cells in row] for row in blocks(result)],
+        title="Time of a QRNN layer divided by that of its bare matrix products; 1 is the floor",
+        footnote=result.footnote,
+        high_is_good=False,
+        limits=(1.0, 1.6),
+    )

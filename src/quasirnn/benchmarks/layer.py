@@ -1,21 +1,38 @@
-"""The layer against `nn.LSTM`: same sizes, same input, taking turns.
+"""The layer against other recurrent layers: same sizes, same input, taking turns.
 
-The paper's figure 4, right: a 320-unit QRNN layer over an equal-sized cuDNN LSTM layer, batch 8 to 256 by length 32 to
-512, inference: 1.3 to 16.9 times as fast on a K40 GPU (batch 8: 5.5x to 16.9x; batch 256: 1.3x to 1.4x), "training
-results are similar". Those are a GPU's numbers: ours are to be read beside them, not against them.
+The paper's figure 4, right, compares a 320-unit QRNN layer with an equal-sized cuDNN LSTM layer in inference, batch 8
+to 256 by length 32 to 512, on a K40 GPU: 1.3 to 16.9 times as fast (batch 8: 5.5x to 16.9x; batch 256: 1.3x to 1.4x);
+"training results are similar". A CPU's numbers cannot be compared with those.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
 from quasirnn import QRNN
-from quasirnn.benchmarks import machine
-from quasirnn.benchmarks.correctness import require_right
-from quasirnn.benchmarks.passes import MODES, budget_for, layer_pass, stopwatch_for
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, for_device, geometric_mean, where
-from quasirnn.benchmarks.timing import Budget, take_turns
+from quasirnn.benchmarks.passes import MODES, layer_pass, time_passes
+from quasirnn.benchmarks.result import (
+    Cell,
+    Figure,
+    Progress,
+    Result,
+    Setting,
+    geometric_mean,
+    measure_each,
+    run_benchmark,
+    silent,
+)
+from quasirnn.benchmarks.tables import Table, grid_table, pivot
+from quasirnn.benchmarks.timing import Budget
+from quasirnn.plots.heatmap import Grid, ratio_grids
+
+# Called with input size, hidden size and device=. To compare with another layer, add it here.
+CONTESTANTS: dict[str, Callable[..., nn.Module]] = {"QRNN": QRNN, "nn.LSTM": nn.LSTM}
+OTHERS = [name for name in CONTESTANTS if name != "QRNN"]
 
 
 @dataclass(frozen=True)
@@ -23,68 +40,89 @@ class Plan:
     batches: tuple[int, ...]
     lengths: tuple[int, ...]
     H: int
-    budget: Budget
+    budget: Budget  # for each cell
 
 
-# The paper's sizes, and batch 1, where an LSTM has the least to do at once.
+# The paper's sizes, and batch 1, where an LSTM has the least work to do in parallel.
 FULL = Plan((1, 8, 16, 32, 64, 128, 256), (32, 64, 128, 256, 512), 320, Budget(seconds=2.0))
 QUICK = Plan((1, 8, 32), (32, 256), 320, Budget(seconds=1.0, most_seconds=3.0))
 
-# Inference and training: geometric mean over the grid. In both every cell is a win, and batch 1 a clear one.
-BARS = {"inference": 1.6, "training": 1.7}
-BAR_AT_BATCH_1 = 3.0
+
+@dataclass(frozen=True)
+class Case:
+    mode: str
+    B: int
+    T: int
+    H: int
+
+    def __str__(self) -> str:
+        return f"{self.mode}, batch {self.B}, length {self.T}"
 
 
-def run(plan: Plan, setting: Setting, progress: Progress = lambda *_: None) -> Result:
-    """Time every cell of the grid.
+def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
+    cases = [Case(mode, B, T, plan.H) for mode in MODES for B in plan.batches for T in plan.lengths]
 
-    Raises:
-        WrongNumbers: the layer gives wrong numbers here, so its speed means nothing.
-    """
-    check = require_right(setting.device)
-    about = machine.describe(setting.device)
-    wanted = [(mode, B, T) for mode in MODES for B in plan.batches for T in plan.lengths]
-    cells = []
-    for done, (mode, B, T) in enumerate(wanted):
-        progress(done, len(wanted), f"{mode}, batch {B}, length {T}")
-        cells.append(time_cell(mode, B, T, plan, setting))
-    progress(len(wanted), len(wanted), "done")
-    summary = for_device(setting.device, summarise(cells))
-    return Result("layer", machine.finished(about), {**asdict(plan), **asdict(setting)}, cells, summary, check)
+    def measure() -> list[Cell]:
+        return measure_each(cases, lambda case: time_case(case, plan.budget, setting), progress)
+
+    return run_benchmark("layer", asdict(plan), setting, measure, summarise)
 
 
-def time_cell(mode: str, B: int, T: int, plan: Plan, setting: Setting) -> Cell:
+def time_case(case: Case, budget: Budget, setting: Setting) -> Cell:
     torch.manual_seed(setting.seed)
-    H = plan.H
-    x = torch.randn(T, B, H, device=setting.device)
-    samples = take_turns(
-        {
-            "QRNN": layer_pass(QRNN(H, H, device=setting.device), x, mode),
-            "nn.LSTM": layer_pass(nn.LSTM(H, H, device=setting.device), x, mode),
-        },
-        budget_for(setting.device, plan.budget),
-        seed=setting.seed,
-        stopwatch=stopwatch_for(setting.device),
-    )
+    x = torch.randn(case.T, case.B, case.H, device=setting.device)
+    layers = {name: make(case.H, case.H, device=setting.device) for name, make in CONTESTANTS.items()}
+    samples = time_passes({name: layer_pass(each, x, case.mode) for name, each in layers.items()}, budget, setting)
     return {
-        "mode": mode,
-        "B": B,
-        "T": T,
-        "H": H,
+        **asdict(case),
         "seconds": {name: each.summary() for name, each in samples.items()},
-        "ratio": samples["nn.LSTM"].best / samples["QRNN"].best,
+        "ratios": {name: samples[name].best / samples["QRNN"].best for name in OTHERS},
     }
 
 
 def summarise(cells: list[Cell]) -> list[Figure]:
     figures = []
-    for mode in MODES:
-        ours = [cell for cell in cells if cell["mode"] == mode]
-        worst = min(ours, key=lambda cell: cell["ratio"])
-        mean = geometric_mean(cell["ratio"] for cell in ours)
-        figures.append(Figure.at_least(f"{mode}: geometric mean", mean, BARS[mode]))
-        figures.append(Figure.above(f"{mode}: worst cell ({where(worst)})", worst["ratio"], 1.0))
-        if at_batch_1 := [cell["ratio"] for cell in ours if cell["B"] == 1]:
-            mean = geometric_mean(at_batch_1)
-            figures.append(Figure.at_least(f"{mode}: geometric mean at batch 1", mean, BAR_AT_BATCH_1))
+    for name in OTHERS:
+        for mode in MODES:
+            ratios = {(cell["B"], cell["T"]): cell["ratios"][name] for cell in cells if cell["mode"] == mode}
+            (B, T), worst = min(ratios.items(), key=lambda item: item[1])
+            what = f"{name} / QRNN, {mode}"
+            figures.append(Figure(f"{what}: geometric mean", geometric_mean(ratios.values())))
+            figures.append(Figure(f"{what}: worst cell (batch {B} x length {T})", worst))
+            if at_batch_1 := [ratio for (B, _), ratio in ratios.items() if B == 1]:
+                figures.append(Figure(f"{what}: geometric mean at batch 1", geometric_mean(at_batch_1)))
     return figures
+
+
+def tables(result: Result) -> list[Table]:
+    return [
+        grid_table(
+            f"{name} / QRNN, {mode}: time ratio for one layer of {result.settings['H']} units",
+            "batch \\ length",
+            [cell for cell in result.cells if cell["mode"] == mode],
+            "B",
+            "T",
+            lambda cell, name=name: cell["ratios"][name],
+        )
+        for name in OTHERS
+        for mode in MODES
+    ]
+
+
+def draw(result: Result, path: Path) -> None:
+    rows = []
+    for name in OTHERS:
+        rows.append([])
+        for mode in MODES:
+            cells = [cell for cell in result.cells if cell["mode"] == mode]
+            B, T, ratios = pivot(cells, "B", "T", lambda cell, name=name: cell["ratios"][name])
+            title = f"{name} / QRNN, {mode}"
+            rows[-1].append(Grid(title, np.array(ratios), [*map(str, B)], [*map(str, T)], "batch size", "length"))
+    ratio_grids(
+        path,
+        rows,
+        title=f"Time ratio for one layer of {result.settings['H']} units; above 1 the QRNN is faster",
+        footnote=result.footnote,
+        high_is_good=True,
+        limits=(1.0, 8.0),
+    )

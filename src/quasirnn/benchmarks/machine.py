@@ -1,4 +1,4 @@
-"""What a timing must name to mean anything: the CPU, its cores, the threads in use, and who else was at work."""
+"""What a timing depends on: the CPU, its cores, the threads in use, and other work on the machine."""
 
 import os
 import platform
@@ -10,9 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from quasirnn.tasks.run_folder import commit, cpu_name
+from quasirnn.tasks.environment import commit, cpu_name
 
-# Cores in use by others from which on speeds are not to be trusted.
+# With more cores than this in use by other processes, speeds are not to be trusted.
 BUSY = 0.3
 
 
@@ -24,9 +24,9 @@ def usable_cores() -> int:
 
 
 def busy_with_other_work() -> str | None:
-    """A sentence for the user if others keep this machine busy, so that speeds measured now mean little.
+    """A sentence for the user if other processes keep this machine busy, so that speeds measured now mean little.
 
-    Threads that wait for each other, as those of an LSTM do at every step, suffer most.
+    Threads that wait for each other, as those of an LSTM do at every step, are slowed down most.
     """
     try:
         load = os.getloadavg()[0]
@@ -39,9 +39,9 @@ def busy_with_other_work() -> str | None:
 
 
 def cores_in_use(seconds: float = 0.3) -> float | None:
-    """How many cores others use while this process sleeps; None where the system does not tell.
+    """How many cores other processes use while this one sleeps; None where the system does not say.
 
-    Unlike the load average this forgets at once what ran before, an earlier benchmark for instance.
+    Unlike the load average this is not affected by what ran before, an earlier benchmark for instance.
     """
     before = _cpu_ticks()
     time.sleep(seconds)
@@ -52,20 +52,20 @@ def cores_in_use(seconds: float = 0.3) -> float | None:
 
 
 def _cpu_ticks() -> tuple[int, int] | None:
-    """Ticks of all cores since the start of the system: not idle, and in all."""
+    """Ticks of all cores since the start of the system: busy, and total."""
     try:
         user, nice, system, idle, waiting, *others = map(
             int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
         )
     except (OSError, ValueError):
         return None
-    # The last of the eight is time that the host gave to other guests: not idle for us either.
+    # The last of the eight is time that the host gave to other guests: not idle either.
     busy = user + nice + system + sum(others)
     return busy, busy + idle + waiting
 
 
 def describe(device: str = "cpu") -> dict[str, Any]:
-    """Everything about this machine, this process and this moment that a timing depends on."""
+    """Everything that a timing depends on, before it starts."""
     import torch
 
     from quasirnn.ops import backends
@@ -94,7 +94,7 @@ def describe(device: str = "cpu") -> dict[str, Any]:
 
 
 def finished(about: dict[str, Any]) -> dict[str, Any]:
-    """The same at the end of the work, with the cores that others used meanwhile, and whether all that was too much."""
+    """`about` with the cores that other processes used since `describe`, and whether the machine was too busy."""
     about = dict(about)
     ticks, own = about.pop("began")
     now = _cpu_ticks()
@@ -108,6 +108,6 @@ def finished(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own_seconds() -> float:
-    """Processor time of this process and of those it has waited for."""
+    """CPU time of this process and of its finished children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

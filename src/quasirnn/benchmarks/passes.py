@@ -1,11 +1,13 @@
-"""What is timed: one pass through a layer, and the same amount of multiplication with nothing around it."""
+"""What is timed: one pass through a layer, or its bare matrix products."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from quasirnn.benchmarks.timing import Budget, Pass, Stopwatch
+from quasirnn.benchmarks.result import Setting
+from quasirnn.benchmarks.timing import Budget, Pass, Samples, Stopwatch, take_turns
 
 MODES = ("inference", "training")
 
@@ -14,11 +16,15 @@ def stopwatch_for(device: str) -> Stopwatch:
     return Stopwatch(synchronize=torch.cuda.synchronize) if device == "cuda" else Stopwatch()
 
 
-def budget_for(device: str, budget: Budget) -> Budget:
-    """On a GPU passes are queued: some are timed together, or the wait at the end of each would count too."""
-    if device == "cpu":
-        return budget
-    return replace(budget, min_lap_seconds=0.005)
+def time_passes(
+    passes: Mapping[str, Pass], budget: Budget, setting: Setting, *, equal_laps: bool = True
+) -> dict[str, Samples]:
+    """Time passes against one another, see `take_turns`."""
+    if setting.device != "cpu":
+        # GPU work is queued: several passes are timed together, or the wait after each would count as well.
+        budget = replace(budget, min_lap_seconds=0.005)
+    stopwatch = stopwatch_for(setting.device)
+    return take_turns(passes, budget, seed=setting.seed, stopwatch=stopwatch, equal_laps=equal_laps)
 
 
 def layer_pass(layer: nn.Module, x: Tensor, mode: str) -> Pass:
@@ -44,10 +50,10 @@ def layer_pass(layer: nn.Module, x: Tensor, mode: str) -> Pass:
 
 
 def gemm_pass(rows: int, inner: int, columns: int, mode: str, dtype: torch.dtype, device: str) -> Pass:
-    """The bare multiplications of a layer into buffers made beforehand: (rows, inner) by (inner, columns).
+    """The bare matrix products of a layer into preallocated buffers: (rows, inner) by (inner, columns).
 
-    For a QRNN layer, rows = T * B, inner = k * D, columns = gates * H. Training has three: the gates, the gradient of
-    the windows of inputs, and that of the weight.
+    For a QRNN layer, rows = T * B, inner = k * D, columns = num_gates * H. Training has three: the gates, the gradient
+    of the windows of inputs, and that of the weight.
     """
     X = torch.randn(rows, inner, dtype=dtype, device=device)
     W = torch.randn(columns, inner, dtype=dtype, device=device)

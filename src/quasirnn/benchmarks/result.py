@@ -1,20 +1,26 @@
-"""What a benchmark hands over: everything needed to redo its tables and pictures."""
+"""What a benchmark returns: everything needed to make its tables and plots again."""
 
 import json
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from quasirnn.benchmarks import machine
+from quasirnn.benchmarks.correctness import require_correct
 
 # Called with (parts done, parts in all, what is measured next).
 Progress = Callable[[int, int, str], None]
 
+# Sizes, the seconds of each contestant, and ratios.
 Cell = dict[str, Any]
+
+C = TypeVar("C")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the user chose, whatever the benchmark. Threads are torch's own setting."""
+    """What the user chose, whatever the benchmark. The number of threads is set in torch."""
 
     device: str = "cpu"
     seed: int = 1
@@ -22,43 +28,67 @@ class Setting:
 
 @dataclass(frozen=True)
 class Figure:
-    """One number that sums up many, with its bar where it has one: "<= 1.12". Missing a bar is no error."""
+    """One number that summarises many cells."""
 
     what: str
     value: float
     unit: str = ""
-    bar: str | None = None
-    met: bool | None = None
-
-    @classmethod
-    def at_most(cls, what: str, value: float, bar: float, unit: str = "") -> "Figure":
-        return cls(what, value, unit, f"<= {bar:.4g}" if bar >= 10 else f"<= {bar:.2f}", value <= bar)
-
-    @classmethod
-    def at_least(cls, what: str, value: float, bar: float, unit: str = "") -> "Figure":
-        return cls(what, value, unit, f">= {bar:.2f}", value >= bar)
-
-    @classmethod
-    def above(cls, what: str, value: float, bar: float, unit: str = "") -> "Figure":
-        return cls(what, value, unit, f"> {bar:.2f}", value > bar)
 
 
 @dataclass(frozen=True)
 class Result:
     benchmark: str
-    machine: dict[str, Any]  # as `machine.finished` gives it
+    machine: dict[str, Any]  # see `machine.finished`
     settings: dict[str, Any]
-    cells: list[Cell]  # sizes, seconds of each contestant, ratios
+    cells: list[Cell]
     summary: list[Figure]
-    check: dict[str, Any]  # the error of what was timed, and what is allowed
+    check: dict[str, Any]  # the error of what was timed, and the allowed one
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2)
 
+    @property
+    def footnote(self) -> str:
+        """Where and when, for a plot."""
+        about = self.machine
+        place = about["gpu"] or f"{about['cpu']}, {about['threads']} threads"
+        return f"{place}, torch {about['torch']}, {about['date'][:10]}"
 
-def for_device(device: str, figures: list[Figure]) -> list[Figure]:
-    """The bars are a CPU's; elsewhere they mean nothing."""
-    return figures if device == "cpu" else [replace(figure, bar=None, met=None) for figure in figures]
+
+def silent(done: int, total: int, what: str) -> None:
+    """Shows no progress."""
+
+
+def run_benchmark(
+    name: str,
+    settings: dict[str, Any],
+    setting: Setting,
+    measure: Callable[[], list[Cell]],
+    summarise: Callable[[list[Cell]], list[Figure]],
+    check: Callable[[str], dict[str, Any]] = require_correct,
+) -> Result:
+    """Check what is to be timed on this device, measure it, and describe the machine before and after.
+
+    Args:
+        settings: for the record. They are read last: `measure` may add to them.
+
+    Raises:
+        WrongNumbers: wrong results here, so the speed means nothing.
+    """
+    checked = check(setting.device)
+    about = machine.describe(setting.device)
+    cells = measure()
+    return Result(name, machine.finished(about), {**settings, **asdict(setting)}, cells, summarise(cells), checked)
+
+
+def measure_each(cases: Sequence[C], measure: Callable[[C], Cell], progress: Progress) -> list[Cell]:
+    """One cell for each case; the progress display shows `str(case)`."""
+    cells = []
+    for done, case in enumerate(cases):
+        progress(done, len(cases), str(case))
+        cells.append(measure(case))
+    progress(len(cases), len(cases), "done")
+    return cells
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -70,6 +100,5 @@ def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(sum(logarithms) / len(logarithms))
 
 
-def where(cell: Cell) -> str:
-    """The sizes of a cell in words."""
-    return f"batch {cell['B']} x length {cell['T']}"
+def layers_in_words(count: int) -> str:
+    return f"{count} layer{'s' * (count > 1)}"

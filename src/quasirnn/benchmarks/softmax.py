@@ -1,34 +1,34 @@
-"""The loss over a vocabulary, forward and backward: all logits at once or in chunks, and the bare products as floor.
+"""The loss over a vocabulary, forward and backward: all logits at once or in chunks, against the bare matrix products.
 
     plain    F.linear, then F.cross_entropy: autograd keeps the logits, their log-softmax and the gradient
-    chunks   `linear_cross_entropy`, at most so many logits at once
+    chunks   `linear_cross_entropy` with a bounded number of logits at once
 
-Small chunks stay in the caches and need no memory to speak of, but a product of few rows is a slow one: which size is
-best must be measured.
+Small chunks fit into the cache and need little memory, but a matrix product of few rows is slow: the best size has to
+be measured.
 """
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from quasirnn.benchmarks import machine
 from quasirnn.benchmarks.correctness import Check, compare, named, require
-from quasirnn.benchmarks.memory import in_child
-from quasirnn.benchmarks.passes import budget_for, gemm_pass, stopwatch_for
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting
-from quasirnn.benchmarks.timing import Budget, take_turns
+from quasirnn.benchmarks.memory import in_child, peak_during
+from quasirnn.benchmarks.passes import gemm_pass, time_passes
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_benchmark, silent
+from quasirnn.benchmarks.tables import Table
+from quasirnn.benchmarks.timing import Budget, Pass
 from quasirnn.models import linear_cross_entropy as chunked
+from quasirnn.plots.lines import Panel, lines_over
 
 PLAIN, FLOOR, WHOLE = "plain", "bare products", "all rows at once"
-# h (rows, H), weight (V, H) and bias (V,), which want gradients, and targets (rows,).
+# h (rows, H), weight (V, H) and bias (V,), which require gradients, and targets (rows,).
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
-# Rows that the numbers are checked with: the exact ones are all logits in double precision.
+# Fewer rows than are timed: the exact result needs all logits in double precision.
 CHECKED_ROWS = 300
 
 
@@ -41,7 +41,6 @@ class Plan:
     rows: int = 2_100
     vocabulary: int = 10_000
     hidden: int = 640
-    precision: str = "float32"
 
 
 FULL = Plan(
@@ -51,162 +50,196 @@ FULL = Plan(
 QUICK = Plan(Budget(seconds=15.0, min_rounds=3, max_rounds=5, most_seconds=25.0), (1_000_000, 4_000_000))
 
 
-def ways(plan: Plan) -> dict[str, int | None]:
-    """What is timed, by name: logits at once, or None for the plain way. The default is always among them."""
-    found: dict[str, int | None] = {PLAIN: None}
+def methods(plan: Plan) -> dict[str, int | None]:
+    """What is timed, by name: logits at once, or None for the plain method. The default is always among them."""
     whole = plan.rows * plan.vocabulary
     # Less than a row is a row, and more than all rows is all of them.
-    for numbers in sorted({*plan.chunks, chunked.CHUNK_NUMBERS}):
-        if plan.vocabulary <= numbers < whole:
-            found[f"chunks of {numbers / 1e6:g} million"] = numbers
-    return {**found, WHOLE: whole}
+    chunks = [n for n in sorted({*plan.chunks, chunked.CHUNK_NUMBERS}) if plan.vocabulary <= n < whole]
+    return {PLAIN: None, **{f"chunks of {n / 1e6:g} million": n for n in chunks}, WHOLE: whole}
 
 
-def default_way(plan: Plan) -> str:
-    """The name of what the models use."""
-    usual = f"chunks of {chunked.CHUNK_NUMBERS / 1e6:g} million"
-    return usual if usual in ways(plan) else WHOLE
+def default_method(plan: Plan) -> str:
+    """The name of the one that the models use."""
+    name = f"chunks of {chunked.CHUNK_NUMBERS / 1e6:g} million"
+    return name if name in methods(plan) else WHOLE
 
 
-def run(plan: Plan, setting: Setting, progress: Progress = lambda *_: None) -> Result:
-    """Check that all ways agree, measure the memory of each in a process of its own, then time them.
+def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
+    """Check that all methods agree, measure the memory of each in its own process, then time them."""
 
-    Raises:
-        WrongNumbers: one way gives wrong numbers, so its speed means nothing.
-    """
-    check = require(check_ways(plan, setting))
-    about = machine.describe(setting.device)
-    found = ways(plan)
-    memory = {}
-    for done, (name, numbers) in enumerate(found.items()):
-        progress(done, len(found) + 1, f"memory: {name}")
-        memory[name] = measure_memory(name, numbers, plan, setting)
-    progress(len(found), len(found) + 1, "time")
-    dtype, device = getattr(torch, plan.precision), setting.device
-    inputs = make_inputs(plan, setting)
-    contestants = {name: loss_pass(numbers, inputs, plan.precision) for name, numbers in found.items()}
-    contestants[FLOOR] = gemm_pass(plan.rows, plan.hidden, plan.vocabulary, "training", dtype, device)
-    samples = take_turns(
-        contestants, budget_for(device, plan.budget), seed=setting.seed, stopwatch=stopwatch_for(device)
-    )
-    progress(len(found) + 1, len(found) + 1, "done")
-    cells = [
-        {
-            "way": name,
-            "default": name == default_way(plan),
-            "numbers": found.get(name),
-            "rows_at_once": rows_at_once(found.get(name), plan),
-            "seconds": {name: samples[name].summary()},
-            "ratio": samples[name].best / samples[FLOOR].best,
-            **memory.get(name, {}),
-        }
-        for name in contestants
-    ]
-    settings = {**asdict(plan), **asdict(setting)}
-    return Result("softmax", machine.finished(about), settings, cells, summarise(cells), check)
+    def measure() -> list[Cell]:
+        chosen = methods(plan)
+        memory = {}
+        for done, (name, logits) in enumerate(chosen.items()):
+            progress(done, len(chosen) + 1, f"memory: {name}")
+            memory[name] = measure_memory(name, logits, plan, setting)
+        progress(len(chosen), len(chosen) + 1, "time")
+        inputs = make_inputs(plan, setting)
+        passes: dict[str, Pass] = {name: loss_pass(logits, inputs) for name, logits in chosen.items()}
+        sizes = (plan.rows, plan.hidden, plan.vocabulary)
+        passes[FLOOR] = gemm_pass(*sizes, "training", torch.float32, setting.device)
+        samples = time_passes(passes, plan.budget, setting)
+        progress(len(chosen) + 1, len(chosen) + 1, "done")
+        return [
+            {
+                "method": name,
+                "default": name == default_method(plan),
+                "logits": chosen.get(name),
+                "rows_at_once": rows_at_once(chosen.get(name), plan),
+                "seconds": {name: each.summary()},
+                "ratio": each.best / samples[FLOOR].best,
+                **memory.get(name, {}),
+            }
+            for name, each in samples.items()
+        ]
+
+    def check(device: str) -> dict[str, object]:
+        return require(check_methods(plan, setting))
+
+    return run_benchmark("softmax", asdict(plan), setting, measure, summarise, check)
 
 
-def rows_at_once(numbers: int | None, plan: Plan) -> int:
-    return plan.rows if numbers is None else max(1, numbers // plan.vocabulary)
+def rows_at_once(logits: int | None, plan: Plan) -> int:
+    return plan.rows if logits is None else max(1, logits // plan.vocabulary)
 
 
 def make_inputs(plan: Plan, setting: Setting) -> Inputs:
     generator = torch.Generator().manual_seed(setting.seed)
-    rows, V, H = plan.rows, plan.vocabulary, plan.hidden
-    h = torch.randn(rows, H, generator=generator)
-    weight = torch.randn(V, H, generator=generator) / H**0.5
-    bias = torch.randn(V, generator=generator)
-    targets = torch.randint(V, (rows,), generator=generator)
-    leaves = (each.to(setting.device).requires_grad_() for each in (h, weight, bias))
-    return (*leaves, targets.to(setting.device))
+    h = torch.randn(plan.rows, plan.hidden, generator=generator)
+    weight = torch.randn(plan.vocabulary, plan.hidden, generator=generator) / plan.hidden**0.5
+    bias = torch.randn(plan.vocabulary, generator=generator)
+    targets = torch.randint(plan.vocabulary, (plan.rows,), generator=generator)
+    h, weight, bias = (each.to(setting.device).requires_grad_() for each in (h, weight, bias))
+    return h, weight, bias, targets.to(setting.device)
 
 
-def loss_pass(numbers: int | None, inputs: Inputs, precision: str) -> Any:
+def loss_pass(logits_at_once: int | None, inputs: Inputs) -> Callable[[], list[Tensor]]:
     """A pass that returns the summed loss and the gradients of h, weight and bias."""
     h, weight, bias, targets = inputs
-    half = precision != "float32"
 
     def one() -> list[Tensor]:
-        # As under the engine: the products in the lower precision, the weights and their gradients in float32.
-        with torch.autocast(h.device.type, getattr(torch, precision) if half else None, enabled=half):
-            if numbers is None:
-                logits = functional.linear(h, weight, bias)
-                loss = functional.cross_entropy(logits, targets, reduction="sum")
-            else:
-                with chunks_of(numbers):
-                    loss = chunked.linear_cross_entropy(h, weight, bias, targets)
+        if logits_at_once is None:
+            loss = functional.cross_entropy(functional.linear(h, weight, bias), targets, reduction="sum")
+        else:
+            with chunks_of(logits_at_once):
+                loss = chunked.linear_cross_entropy(h, weight, bias, targets)
         return [loss, *torch.autograd.grad(loss, (h, weight, bias))]
 
     return one
 
 
 @contextmanager
-def chunks_of(numbers: int) -> Iterator[None]:
-    """Inside, `linear_cross_entropy` holds at most so many logits at once."""
-    usual = chunked.CHUNK_NUMBERS
-    chunked.CHUNK_NUMBERS = numbers
+def chunks_of(logits: int) -> Iterator[None]:
+    """Within the block, `linear_cross_entropy` holds at most this many logits at once."""
+    default = chunked.CHUNK_NUMBERS
+    chunked.CHUNK_NUMBERS = logits
     try:
         yield
     finally:
-        chunked.CHUNK_NUMBERS = usual
+        chunked.CHUNK_NUMBERS = default
 
 
-def check_ways(plan: Plan, setting: Setting) -> list[Check]:
-    """Each way against the plain one in float64.
+def check_methods(plan: Plan, setting: Setting) -> list[Check]:
+    """Each method against the plain one in float64.
 
-    Allowed is twice the error of the plain one in the same precision and on the same pieces: a product of few rows adds
-    up in another order than one of many, and is less exact. With fewer rows than are timed, in as many pieces.
+    The allowed error is twice that of the plain method on the same chunks: a product of few rows adds up in another
+    order than one of many, and is less exact. Fewer rows than are timed, in as many chunks.
     """
     rows = min(plan.rows, CHECKED_ROWS)
     inputs = make_inputs(replace(plan, rows=rows), setting)
     names = ["the loss", "the gradient of h", "the gradient of the weight", "the gradient of the bias"]
-    in_double = tuple(each.detach().double().requires_grad_() for each in inputs[:3])
-    exact = named(names, loss_pass(None, (*in_double, inputs[3]), "float32")())
+    h, weight, bias = (each.detach().double().requires_grad_() for each in inputs[:3])
+    exact = named(names, loss_pass(None, (h, weight, bias, inputs[3]))())
     checks = []
-    for name, numbers in ways(plan).items():
-        fewer = None if numbers is None else max(1, numbers * rows // plan.rows)
-        piece = rows if fewer is None else max(1, fewer // plan.vocabulary)
-        mine = named(names, loss_pass(fewer, inputs, plan.precision)())
-        plain = named(names, plain_in_pieces(piece, inputs, plan.precision))
-        check = compare(mine, exact, plain, getattr(torch, plan.precision))
-        checks.append(Check(f"{check.worst} ({name}, {plan.precision})", check.error, check.allowed))
+    for name, logits in methods(plan).items():
+        fewer = None if logits is None else max(1, logits * rows // plan.rows)
+        chunk = rows if fewer is None else max(1, fewer // plan.vocabulary)
+        mine = named(names, loss_pass(fewer, inputs)())
+        check = compare(mine, exact, named(names, plain_in_chunks(chunk, inputs)), torch.float32)
+        checks.append(replace(check, worst=f"{check.worst} ({name})"))
     return checks
 
 
-def plain_in_pieces(piece: int, inputs: Inputs, precision: str) -> list[Tensor]:
-    """What `loss_pass` gives, the plain way, some rows at a time."""
+def plain_in_chunks(chunk: int, inputs: Inputs) -> list[Tensor]:
+    """What `loss_pass` returns, by the plain method, some rows at a time."""
     h, weight, bias, targets = inputs
-    parts = zip(h.detach().split(piece), targets.split(piece), strict=True)
-    results = [loss_pass(None, (x.requires_grad_(), weight, bias, goal), precision)() for x, goal in parts]
+    parts = zip(h.detach().split(chunk), targets.split(chunk), strict=True)
+    results = [loss_pass(None, (rows.requires_grad_(), weight, bias, goals))() for rows, goals in parts]
     losses, of_h, of_weight, of_bias = zip(*results, strict=True)
-    return [sum(losses), torch.cat(of_h), sum(of_weight), sum(of_bias)]
+    zero = torch.zeros((), device=h.device)
+    return [sum(losses, zero), torch.cat(of_h), sum(of_weight, zero), sum(of_bias, zero)]
 
 
-def measure_memory(name: str, numbers: int | None, plan: Plan, setting: Setting) -> Cell:
-    """Extra memory of one pass, measured by `softmax_memory` in a fresh process."""
-    asked = {
-        "numbers": numbers,
-        "rows": plan.rows,
-        "vocabulary": plan.vocabulary,
-        "hidden": plan.hidden,
-        "precision": plan.precision,
-        "threads": torch.get_num_threads(),
-        **asdict(setting),
-    }
-    return in_child("quasirnn.benchmarks.softmax_memory", [json.dumps(asked)], f"the memory of {name}")
+def measure_memory(name: str, logits: int | None, plan: Plan, setting: Setting) -> Cell:
+    sizes = {"rows": plan.rows, "vocabulary": plan.vocabulary, "hidden": plan.hidden}
+    return in_child(extra_memory, {"logits": logits, **sizes, **asdict(setting)}, f"the memory of {name}")
+
+
+def extra_memory(logits: int | None, rows: int, vocabulary: int, hidden: int, device: str, seed: int) -> Cell:
+    """Memory of one pass beyond inputs and gradients; to be called in a fresh process."""
+    plan, setting = Plan(Budget(seconds=0.0), (), rows, vocabulary, hidden), Setting(device, seed)
+    inputs = make_inputs(plan, setting)
+    # A pass over a few rows loads torch's libraries and starts its threads.
+    loss_pass(logits, make_inputs(replace(plan, rows=8, vocabulary=64, hidden=64), setting))()
+    peak, (_, *gradients) = peak_during(device, loss_pass(logits, inputs))
+    return peak.beyond("gradient_bytes", gradients)
 
 
 def summarise(cells: list[Cell]) -> list[Figure]:
-    timed = {cell["way"]: cell for cell in cells}
-    (usual,) = (cell for cell in cells if cell["default"])
-    plain = timed[PLAIN]
-    ways = [cell for cell in cells if cell["way"] != FLOOR]
-    fastest = min(ways, key=lambda cell: cell["ratio"])
+    plain = next(cell for cell in cells if cell["method"] == PLAIN)
+    default = next(cell for cell in cells if cell["default"])
+    fastest = min((cell for cell in cells if cell["method"] != FLOOR), key=lambda cell: cell["ratio"])
     return [
-        Figure(f"time, default ({usual['way']}) / bare products", usual["ratio"]),
+        Figure(f"time, default ({default['method']}) / bare products", default["ratio"]),
         Figure("time, plain / bare products", plain["ratio"]),
-        Figure(f"time, fastest ({fastest['way']}) / bare products", fastest["ratio"]),
-        Figure("time, plain / default", plain["ratio"] / usual["ratio"]),
-        Figure("extra memory, default", usual["extra_bytes"] / 1e6, "MB"),
+        Figure(f"time, fastest ({fastest['method']}) / bare products", fastest["ratio"]),
+        Figure("time, plain / default", plain["ratio"] / default["ratio"]),
+        Figure("extra memory, default", default["extra_bytes"] / 1e6, "MB"),
         Figure("extra memory, plain", plain["extra_bytes"] / 1e6, "MB"),
     ]
+
+
+def tables(result: Result) -> list[Table]:
+    rows = []
+    for cell in result.cells:
+        (seconds,) = cell["seconds"].values()
+        rows.append(
+            [
+                cell["method"] + (" (default)" if cell["default"] else ""),
+                f"{cell['rows_at_once']:,}",
+                f"{seconds['best'] * 1e3:,.1f}",
+                f"{seconds['median'] * 1e3:,.1f}",
+                f"{cell['ratio']:.2f}",
+                f"{cell['extra_bytes'] / 1e6:,.1f}" if "extra_bytes" in cell else "",
+            ]
+        )
+    title = (
+        f"{_sizes(result)}.\nMemory: beyond inputs and gradients ({result.cells[0]['memory_method']})"
+    )
+    columns = ["", "rows\nat once", "ms,\nbest", "\nmedian", "best / bare\nproducts", "extra\nmemory, MB"]
+    return [Table(title, columns, rows)]
+
+
+def draw(result: Result, path: Path) -> None:
+    plain = next(cell for cell in result.cells if cell["method"] == PLAIN)
+    chunks = [cell for cell in result.cells if cell["logits"] is not None]
+
+    def lines(key: str, scale: float = 1.0) -> dict[str, list[float]]:
+        return {
+            "linear_cross_entropy": [cell[key] / scale for cell in chunks],
+            "F.cross_entropy": [plain[key] / scale] * len(chunks),
+        }
+
+    lines_over(
+        path,
+        [cell["logits"] / 1e6 for cell in chunks],
+        [Panel("Time / bare products", "", lines("ratio")), Panel("Extra memory", "MB", lines("extra_bytes", 1e6))],
+        title=_sizes(result),
+        x_name="logits at once, millions",
+        footnote=result.footnote,
+    )
+
+
+def _sizes(result: Result) -> str:
+    s = result.settings
+    return f"Loss over {s['vocabulary']:,} words and its gradients, {s['rows']:,} rows of {s['hidden']}"

@@ -1,33 +1,44 @@
 """A task's training with the QRNN and with the equal LSTM: step by step in turns, on the same batches.
 
-A step is the engine's own update: forward, backward, L2, clipping, optimizer, in the precision that is set. Who goes
-first alternates. What a step costs depends on its batch, and what else the machine does changes from minute to minute:
-both hit two neighbouring steps alike, so the ratio is taken pair by pair. The speeds are the updates' alone, as in the
-engine's own log; drawing a batch is named beside them.
+A step is the engine's own update: forward, backward, L2, clipping, optimizer, in the precision of the settings. Who
+goes first alternates. The cost of a step depends on its batch and on what else the machine does at that moment: both
+affect two neighbouring steps alike, so the ratio is taken pair by pair. Speeds count the updates alone, as in the
+engine's run log; the time to draw a batch is given separately.
 """
 
 import dataclasses
-import json
 import statistics
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from quasirnn.benchmarks import machine
-from quasirnn.benchmarks.correctness import WrongNumbers, require_right
-from quasirnn.benchmarks.memory import in_child
+from quasirnn import QRNN
+from quasirnn.benchmarks.correctness import WrongNumbers
+from quasirnn.benchmarks.memory import in_child, peak_during, process_peak, release_free_memory
 from quasirnn.benchmarks.passes import stopwatch_for
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, for_device
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_benchmark, silent
+from quasirnn.benchmarks.tables import Table
 from quasirnn.benchmarks.timing import Samples, Stopwatch, median_interval
-from quasirnn.benchmarks.training_steps import TrainingSteps, configure_cell, multiply_adds
-from quasirnn.tasks.run_folder import Training
-from quasirnn.tasks.settings import to_json
-from quasirnn.tasks.training_run import Request, Task, count_parameters
+from quasirnn.benchmarks.training_steps import (
+    Request,
+    Task,
+    TrainingSteps,
+    configure_cell,
+    find_task,
+    multiply_adds,
+    settings_of,
+)
+from quasirnn.plots.bars import stacked_bars
 
-# Each cell of the settings with the name it goes by.
+# The cells of the settings, with the names for tables.
 CELLS = {"qrnn": "QRNN", "lstm": "nn.LSTM"}
+
+# The counts of `multiply_adds`, with the names for tables.
+MULTIPLIED = {"recurrent": "recurrent part", "whole": "whole model"}
 
 
 @dataclass(frozen=True)
@@ -49,11 +60,11 @@ class Lap:
     loss: float  # per item
     draw_seconds: float
     seconds: float  # the update
-    gradient_seconds: float  # of those, until the last gradient was there
+    gradient_seconds: float  # of those, until the last gradient was computed
 
 
 class Contestant:
-    """One cell's training and how long its steps took."""
+    """The training of one cell and the times of its steps."""
 
     def __init__(self, steps: TrainingSteps, stopwatch: Stopwatch) -> None:
         self.steps, self.stopwatch = steps, stopwatch
@@ -83,71 +94,64 @@ class Contestant:
 
 
 def run(
-    plan: Plan, setting: Setting, progress: Progress = lambda *_: None, *, task: Task[Any], request: Request
+    plan: Plan, setting: Setting, progress: Progress = silent, *, task: Task[Any], request: Request
 ) -> Result:
-    """Time the steps of both cells, and measure the memory of each in a process of its own.
+    """Time the steps of both cells, and measure the memory of each in its own process.
 
     Raises:
         SettingsError, RunError, DataError: what is wrong with the request or the data.
-        WrongNumbers: the layer gives wrong numbers here, or the two cells do not train on the same batches.
+        WrongNumbers: the layer gives wrong results here, or the two cells do not train on the same batches.
         BadLoss: one of them does not train.
     """
     trainings = {cell: configure_cell(task, request, cell, setting.device) for cell in CELLS}
-    check = require_right(setting.device)
-    parts = len(CELLS) + plan.warm_up + plan.steps
-    progress(0, parts, "reading the data")
-    prepared = {cell: task.prepare(training.settings, training.data) for cell, training in trainings.items()}
-    about = machine.describe(setting.device)
-    contestants, memory = {}, {}
-    try:
-        for cell in CELLS:
-            steps = TrainingSteps(task, trainings[cell], prepared[cell], setting.device)
-            contestants[cell] = Contestant(steps, stopwatch_for(setting.device))
-        for done, cell in enumerate(CELLS):
-            progress(done, parts, f"memory of {CELLS[cell]}")
-            memory[cell] = measure_memory(task, trainings[cell], request, plan, setting)
-        for number in range(plan.warm_up + plan.steps):
-            word = "warming up" if number < plan.warm_up else "one step each, in turns"
-            progress(len(CELLS) + number, parts, word)
-            one_round([*contestants.values()], number)
-    finally:
-        for contestant in contestants.values():
-            contestant.steps.close()
-    progress(parts, parts, "done")
-    cells = [
-        {
-            "cell": cell,
-            "model": CELLS[cell],
-            "parameters": count_parameters(prepared[cell].model),
-            "multiply_adds": multiply_adds(prepared[cell].model),
-            **summarise_laps(CELLS[cell], contestants[cell].laps[plan.warm_up :], parted=setting.device == "cpu"),
-            "memory": memory[cell],
-            "settings": to_json(trainings[cell].settings),
-        }
-        for cell in CELLS
-    ]
-    settings = {
-        **asdict(plan),
-        **asdict(setting),
-        "seed": trainings["qrnn"].settings.seed,
-        "task": task.name,
-        "unit": task.unit,
-        "preset": trainings["qrnn"].preset,
-        "data": list(request.data),
-        "corpus": prepared["qrnn"].corpus,
-        "notes": list(prepared["qrnn"].notes),
-        "differences": differences(cells),
-    }
-    summary = for_device(setting.device, summarise(cells))
-    return Result("task", machine.finished(about), settings, cells, summary, check)
+    ours = trainings["qrnn"]
+    settings = {**asdict(plan), "task": task.name, "unit": task.unit, "preset": ours.preset, "data": list(request.data)}
+
+    def measure() -> list[Cell]:
+        parts = len(CELLS) + plan.warm_up + plan.steps
+        progress(0, parts, "reading the data")
+        prepared = {cell: task.prepare(training.settings, training.data) for cell, training in trainings.items()}
+        contestants, memory = {}, {}
+        try:
+            for cell in CELLS:
+                steps = TrainingSteps(task, trainings[cell], prepared[cell], setting.device)
+                contestants[cell] = Contestant(steps, stopwatch_for(setting.device))
+            for done, cell in enumerate(CELLS):
+                progress(done, parts, f"memory of {CELLS[cell]}")
+                memory[cell] = measure_memory(task, cell, request, plan, setting)
+            for number in range(plan.warm_up + plan.steps):
+                word = "warming up" if number < plan.warm_up else "one step each, in turns"
+                progress(len(CELLS) + number, parts, word)
+                one_round([*contestants.values()], number)
+        finally:
+            for contestant in contestants.values():
+                contestant.steps.close()
+        progress(parts, parts, "done")
+        cells = [
+            {
+                "cell": cell,
+                "model": name,
+                "parameters": sum(parameter.numel() for parameter in prepared[cell].model.parameters()),
+                "multiply_adds": multiply_adds(prepared[cell].model),
+                **summarise_laps(name, contestants[cell].laps[plan.warm_up :], in_parts=setting.device == "cpu"),
+                "memory": memory[cell],
+                "settings": settings_of(trainings[cell]),
+            }
+            for cell, name in CELLS.items()
+        ]
+        settings["corpus"], settings["notes"] = prepared["qrnn"].corpus, list(prepared["qrnn"].notes)
+        settings["differences"] = differences(cells)
+        return cells
+
+    return run_benchmark("task", settings, replace(setting, seed=ours.settings.seed), measure, summarise)
 
 
 def one_round(contestants: list[Contestant], number: int) -> None:
-    """One step of each; who was first is second the next time."""
+    """One step of each. Who goes first alternates."""
     order = contestants if number % 2 == 0 else contestants[::-1]
     first, *others = [contestant.draw() for contestant in order]
     if not all(same(first, batch) for batch in others):
-        raise WrongNumbers(f"the cells do not train on the same batch in step {number + 1}: not timing them")
+        raise WrongNumbers(f"the cells do not train on the same batch in step {number + 1}: nothing is timed")
     for contestant in order:
         contestant.update()
 
@@ -167,32 +171,67 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def measure_memory(
-    task: Task[Any], training: Training[Any], request: Request, plan: Plan, setting: Setting
-) -> dict[str, Any]:
-    """Peak memory of a training process, measured by `task_memory`."""
-    asked = {
-        "task": task.name,
-        "data": list(training.data),
-        "preset": training.preset,
-        "cell": training.settings.cell,
-        "overrides": list(request.overrides),
-        "options": dict(request.options),
+def measure_memory(task: Task[Any], cell: str, request: Request, plan: Plan, setting: Setting) -> dict[str, Any]:
+    arguments = {
+        "task_name": task.name,
+        "cell": cell,
+        "request": {
+            "data": list(request.data),
+            "preset": request.preset,
+            "overrides": list(request.overrides),
+            "options": dict(request.options),
+        },
         "steps": plan.memory_steps,
         "device": setting.device,
-        "threads": torch.get_num_threads(),
     }
-    what = f"the memory of {CELLS[training.settings.cell]}"
-    return in_child("quasirnn.benchmarks.task_memory", [json.dumps(asked)], what)
+    return in_child(training_memory, arguments, f"the memory of {CELLS[cell]}")
 
 
-def summarise_laps(name: str, laps: list[Lap], *, parted: bool) -> Cell:
-    """Speeds and times of one cell. On a GPU gradients are queued, not made, when the clock is read: no parts there."""
+def training_memory(task_name: str, cell: str, request: dict[str, Any], steps: int, device: str) -> dict[str, Any]:
+    """Peak memory of a few training steps; to be called in a fresh process.
+
+    Returns:
+        process_bytes: the peak of the process, its data and libraries included.
+        training_bytes: the part for training, that is weights, gradients, optimizer and activations: the growth during
+            the steps, plus the weights, which were there before.
+    """
+    task = find_task(task_name)
+    training = configure_cell(task, Request(**request), cell, device)
+    training_steps = TrainingSteps(task, training, task.prepare(training.settings, training.data), device)
+    load_libraries(device)
+    release_free_memory()
+    while_reading = process_peak()
+
+    def train() -> None:
+        for _ in range(steps):
+            training_steps.update(training_steps.draw())
+
+    peak, _ = peak_during(device, train)
+    weights = sum(parameter.nbytes for parameter in training_steps.model.parameters())
+    return {
+        "training_bytes": peak.peak - peak.before + weights,
+        "process_bytes": max(while_reading, process_peak()),
+        "weight_bytes": weights,
+        "method": peak.method,
+    }
+
+
+def load_libraries(device: str) -> None:
+    """Train small models of both cells for a step: the code that this loads into memory is no part of a model."""
+    for rnn in (QRNN(8, 8, device=device), nn.LSTM(8, 8, device=device)):
+        optimizer = torch.optim.AdamW(rnn.parameters())
+        rnn(torch.randn(4, 2, 8, device=device))[0].sum().backward()
+        nn.utils.clip_grad_norm_(rnn.parameters(), 1.0)
+        optimizer.step()
+
+
+def summarise_laps(name: str, laps: list[Lap], *, in_parts: bool) -> Cell:
+    """Speeds and times of one cell. On a GPU gradients are only queued when the clock is read: no parts there."""
     rates = [lap.items / lap.seconds for lap in laps]
     seconds = [lap.seconds for lap in laps]
     gradient = [lap.gradient_seconds for lap in laps]
     parts = {"step": statistics.median(seconds)}
-    if parted:
+    if in_parts:
         updates = [lap.seconds - lap.gradient_seconds for lap in laps]
         parts = {"forward and backward": statistics.median(gradient), "update": statistics.median(updates)}
     return {
@@ -209,7 +248,7 @@ def summarise_laps(name: str, laps: list[Lap], *, parted: bool) -> Cell:
 
 
 def differences(cells: list[Cell]) -> dict[str, list[Any]]:
-    """The KEYs in which the two differ, with the value of each."""
+    """The KEYs in which the two differ, with both values."""
     qrnn, lstm = (cell["settings"] for cell in cells)
     return {key: [qrnn[key], lstm[key]] for key in qrnn if qrnn[key] != lstm[key]}
 
@@ -221,7 +260,7 @@ def summarise(cells: list[Cell]) -> list[Figure]:
     low, high = median_interval(ratios)
     interval = "95 % interval" if len(ratios) >= 6 else "too few for an interval,"
     figures = [
-        Figure.above("speed, QRNN / nn.LSTM: median of the pairs", statistics.median(ratios), 1.0),
+        Figure("speed, QRNN / nn.LSTM: median of the pairs", statistics.median(ratios)),
         Figure(f"speed, QRNN / nn.LSTM: {interval} from", low),
         Figure(f"speed, QRNN / nn.LSTM: {interval} to", high),
         Figure(
@@ -229,10 +268,57 @@ def summarise(cells: list[Cell]) -> list[Figure]:
             qrnn["items_per_second"]["all"] / lstm["items_per_second"]["all"],
         ),
     ]
-    for part in ("recurrent", "whole"):
-        share = lstm["multiply_adds"][part] / max(1, qrnn["multiply_adds"][part])
-        name = {"recurrent": "recurrent part", "whole": "whole model"}[part]
-        figures.append(Figure(f"multiply-adds, nn.LSTM / QRNN: {name}", share))
-    share = lstm["memory"]["training_bytes"] / max(1, qrnn["memory"]["training_bytes"])
-    figures.append(Figure("memory of training, nn.LSTM / QRNN", share))
+    for part, name in MULTIPLIED.items():
+        ratio = lstm["multiply_adds"][part] / max(1, qrnn["multiply_adds"][part])
+        figures.append(Figure(f"multiply-adds, nn.LSTM / QRNN: {name}", ratio))
+    ratio = lstm["memory"]["training_bytes"] / max(1, qrnn["memory"]["training_bytes"])
+    figures.append(Figure("memory of training, nn.LSTM / QRNN", ratio))
     return figures
+
+
+def tables(result: Result) -> list[Table]:
+    s, unit, (qrnn, lstm) = result.settings, result.settings["unit"], result.cells
+    rows = []
+
+    def add(name: str, of: Callable[[Cell], float], form: str = ",.0f", scale: float = 1.0) -> None:
+        numbers = [of(cell) for cell in (qrnn, lstm)]
+        ratio = f"{numbers[1] / numbers[0]:.2f}" if numbers[0] else ""
+        rows.append([name, *(f"{number * scale:{form}}" for number in numbers), ratio])
+
+    add("parameters", lambda cell: cell["parameters"])
+    for part, name in MULTIPLIED.items():
+        add(f"multiply-adds per time step: {name}", lambda cell, part=part: cell["multiply_adds"][part])
+    for key, word in (("median", "median step"), ("best", "best step"), ("all", "all steps together")):
+        add(f"{unit}/s: {word}", lambda cell, key=key: cell["items_per_second"][key])
+    for part in qrnn["parts"]:
+        add(f"ms per step: {part}, median", lambda cell, part=part: cell["parts"][part], ",.1f", 1e3)
+    add("ms per step: drawing the batch, not counted", lambda cell: cell["draw_seconds"], ",.2f", 1e3)
+    add("peak MB: training", lambda cell: cell["memory"]["training_bytes"], ",.0f", 1e-6)
+    add("peak MB: the whole process", lambda cell: cell["memory"]["process_bytes"], ",.0f", 1e-6)
+
+    def shown(value: Any) -> str:
+        return "-" if value is None else str(value).lower()
+
+    items = statistics.median(qrnn["steps"]["items"])
+    differ = ", ".join(f"{key} {shown(ours)}/{shown(theirs)}" for key, (ours, theirs) in s["differences"].items())
+    title = (
+        f"Training {s['task']} (preset {s['preset']}, {s['corpus'].get('name', 'data')}): {s['steps']} steps each in "
+        f"turns on the same batches, {items:,.0f} {unit} per step.\n"
+        f"The two differ in {differ}.\n"
+        "Multiply-adds: forward; with gradients three times as many. Embeddings, and a translator's precomputed\n"
+        "embedding projections, are looked up and not counted.\n"
+        f"Memory: {s['memory_steps']} steps in a process of their own ({qrnn['memory']['method']})."
+    )
+    return [Table(title, ["", "QRNN", "nn.LSTM", "LSTM / QRNN"], rows)]
+
+
+def draw(result: Result, path: Path) -> None:
+    s = result.settings
+    stacked_bars(
+        path,
+        [cell["model"] for cell in result.cells],
+        {part: [cell["parts"][part] * 1e3 for cell in result.cells] for part in result.cells[0]["parts"]},
+        title=f"One training step, {s['task']}, preset {s['preset']}",
+        unit="ms per step, median",
+        footnote=result.footnote,
+    )

@@ -1,8 +1,8 @@
 """The timing engine: contestants take turns in one process.
 
-A round gives every contestant one turn, in an order shuffled anew; a turn is a few passes in a row after one that is
-not counted, so that caches hold the contestant's own data. Whatever disturbs a machine makes a pass slower, so the
-fastest pass is nearest to what the code costs; the order is shuffled so that nobody always follows the same neighbour.
+In a round every contestant has one turn, in random order; a turn is a few passes in a row after one that is not
+counted, so that caches hold the contestant's own data. Other work on the machine can only make a pass slower, so the
+fastest pass is nearest to the cost of the code. The order is random so that nobody always follows the same neighbour.
 """
 
 import gc
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 Pass = Callable[[], object]
 
-# A pass longer than this fills no cache that the one before it left: no uncounted pass before it.
+# A pass longer than this does not depend on what is in the cache: no uncounted pass before it.
 LONG = 0.02
 
 
@@ -29,7 +29,7 @@ class Budget:
     max_rounds: int = 40
     turn_seconds: float = 0.05  # a contestant's passes in one turn, roughly
     min_lap_seconds: float = 0.0  # shorter passes are timed several together; for a GPU
-    most_seconds: float | None = None  # no new round after this, come what may; one is always finished
+    most_seconds: float | None = None  # no new round after this in any case; one is always finished
 
 
 @dataclass
@@ -87,8 +87,8 @@ def take_turns(
         budget: when to stop.
         seed: of the order within each round.
         stopwatch: how to tell the time.
-        equal_laps: every contestant has the same number of laps, so that the best of one is the best of no more tries
-            than that of another. False gives each the same time instead.
+        equal_laps: every contestant has the same number of laps, so that no one has more attempts at its best lap
+            than another. False gives each the same time instead.
     Returns:
         The samples of each contestant, by name.
     """
@@ -119,10 +119,9 @@ def take_turns(
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Where the true median lies with at least 95 % confidence, by ranks: no shape of the distribution is assumed.
+    """A confidence interval of at least 95 % for the median, by ranks: no distribution is assumed (the sign test).
 
-    As many values are left off at each end as may lie on one side of the median with a chance of 2.5 % (the sign test).
-    Fewer than six values cannot tell so much; of them it is all they span.
+    Fewer than six values are not enough; their whole range is returned.
 
     >>> median_interval(range(1, 101))
     (40, 61)
@@ -147,7 +146,7 @@ def _warm_up(one_pass: Pass, stopwatch: Stopwatch) -> float:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """As in `timeit`: a collection would be charged to whoever happens to run."""
+    """As in `timeit`: a collection would count for whichever contestant is running."""
     was_on = gc.isenabled()
     gc.collect()
     gc.disable()

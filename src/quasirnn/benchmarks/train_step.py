@@ -1,24 +1,25 @@
 """One training batch of the paper's language model on the Penn Treebank, and where its time goes (figure 4, left).
 
-Two layers of 640 units, 20 rows of 105 steps, 10,000 words. "RNN" and "softmax" hold forward and backward;
-"optimisation overhead" holds clipping, L2 and SGD, as in the paper. The paper does not say where the embedding belongs:
-here it is a part of its own. The words are random: they cost what the corpus would.
+Two layers of 640 units, 20 rows of 105 steps, 10,000 words. "RNN" and "softmax" include forward and backward;
+"optimisation overhead" is clipping, L2 and SGD, as in the paper. The paper does not say where the embedding belongs:
+here it is a part of its own. The words are random, which costs the same as a corpus.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from quasirnn import QRNN
-from quasirnn.benchmarks import machine
-from quasirnn.benchmarks.correctness import require_right
-from quasirnn.benchmarks.passes import stopwatch_for
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting
-from quasirnn.benchmarks.timing import Budget, take_turns
+from quasirnn.benchmarks.passes import stopwatch_for, time_passes
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_benchmark, silent
+from quasirnn.benchmarks.tables import Table
+from quasirnn.benchmarks.timing import Budget
+from quasirnn.plots.bars import stacked_bars
 
 PARTS = ("RNN", "softmax", "optimisation overhead", "embedding")
 
@@ -45,7 +46,7 @@ QUICK = Plan(Budget(seconds=8.0, min_rounds=3, max_rounds=5, most_seconds=8.0))
 
 
 class LSTMCells(nn.Module):
-    """A loop over `nn.LSTMCell` in Python: what the paper calls the default LSTM."""
+    """A Python loop over `nn.LSTMCell`: the paper's default LSTM."""
 
     def __init__(self, H: int, layers: int, dropout: float, device: str) -> None:
         super().__init__()
@@ -112,47 +113,45 @@ class TrainingBatch:
         return min(self.batches, key=lambda parts: sum(parts.values()))
 
 
-def run(plan: Plan, setting: Setting, progress: Progress = lambda *_: None) -> Result:
-    """Time training batches of the three models.
-
-    Raises:
-        WrongNumbers: the layer gives wrong numbers here, so its speed means nothing.
-    """
-    check = require_right(setting.device)
-    about = machine.describe(setting.device)
-    torch.manual_seed(setting.seed)
-    H, layers, dropout, device = plan.H, plan.layers, plan.dropout, setting.device
-    models = {
+def models(plan: Plan, device: str) -> dict[str, nn.Module]:
+    """The recurrent part of each contestant. To time another one, add it here."""
+    H, layers, dropout = plan.H, plan.layers, plan.dropout
+    return {
         "QRNN": QRNN(H, H, layers, dropout=dropout, zoneout=plan.zoneout, device=device),
         "nn.LSTM": nn.LSTM(H, H, layers, dropout=dropout, device=device),
         "nn.LSTMCell loop": LSTMCells(H, layers, dropout, device),
     }
-    batches = {name: TrainingBatch(rnn, plan, device) for name, rnn in models.items()}
-    started = time.monotonic()
 
-    def reporting(batch: TrainingBatch) -> Callable[[], None]:
-        def one() -> None:
-            share = min(99, int(100 * (time.monotonic() - started) / max(plan.budget.seconds, 1e-9)))
-            progress(share, 100, "one batch each, in turns")
-            batch()
 
-        return one
+def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
+    """Time training batches of all models."""
 
-    contestants = {name: reporting(batch) for name, batch in batches.items()}
-    samples = take_turns(contestants, plan.budget, seed=setting.seed, stopwatch=stopwatch_for(device))
-    progress(100, 100, "done")
-    cells = [
-        {
-            "model": name,
-            "seconds": {name: samples[name].summary()},
-            "parts": batches[name].fastest(),
-            "rnn_parameters": sum(p.numel() for p in models[name].parameters()),
-        }
-        for name in models
-    ]
-    return Result(
-        "train-step", machine.finished(about), {**asdict(plan), **asdict(setting)}, cells, summarise(cells), check
-    )
+    def measure() -> list[Cell]:
+        torch.manual_seed(setting.seed)
+        batches = {name: TrainingBatch(rnn, plan, setting.device) for name, rnn in models(plan, setting.device).items()}
+        started = time.monotonic()
+
+        def reporting(batch: TrainingBatch) -> Callable[[], None]:
+            def one() -> None:
+                share = min(99, int(100 * (time.monotonic() - started) / max(plan.budget.seconds, 1e-9)))
+                progress(share, 100, "one batch each, in turns")
+                batch()
+
+            return one
+
+        samples = time_passes({name: reporting(batch) for name, batch in batches.items()}, plan.budget, setting)
+        progress(100, 100, "done")
+        return [
+            {
+                "model": name,
+                "seconds": {name: samples[name].summary()},
+                "parts": batch.fastest(),
+                "rnn_parameters": sum(p.numel() for p in batch.rnn.parameters()),
+            }
+            for name, batch in batches.items()
+        ]
+
+    return run_benchmark("train-step", asdict(plan), setting, measure, summarise)
 
 
 def summarise(cells: list[Cell]) -> list[Figure]:
@@ -164,3 +163,29 @@ def summarise(cells: list[Cell]) -> list[Figure]:
         *(Figure(f"RNN part: {name} / QRNN", rnn[name] / rnn["QRNN"]) for name in others),
         *(Figure(f"share of the RNN: {name}", 100 * rnn[name] / totals[name], "%") for name in totals),
     ]
+
+
+def tables(result: Result) -> list[Table]:
+    rows = []
+    for cell in result.cells:
+        total = sum(cell["parts"].values())
+        shares = [f"{seconds * 1e3:.0f} ({100 * seconds / total:.0f} %)" for seconds in cell["parts"].values()]
+        rows.append([cell["model"], *shares, f"{total * 1e3:.0f}"])
+    s = result.settings
+    title = (
+        f"One training batch ({s['B']} x {s['T']} random words out of {s['vocabulary']:,}), {s['layers']} layers of "
+        f"{s['H']} units; ms of the fastest batch, and share"
+    )
+    return [Table(title, ["", *(part.replace(" ", "\n") for part in PARTS), "total"], rows)]
+
+
+def draw(result: Result, path: Path) -> None:
+    s = result.settings
+    stacked_bars(
+        path,
+        [cell["model"] for cell in result.cells],
+        {part: [cell["parts"][part] * 1e3 for cell in result.cells] for part in PARTS},
+        title=f"One training batch, {s['layers']}-layer {s['H']}-unit language model, {s['B']} x {s['T']} words",
+        unit="ms per batch",
+        footnote=result.footnote,
+    )

@@ -1,4 +1,7 @@
-"""A task's training one step at a time: the engine's own updates, without a run folder around them."""
+"""A task's training one step at a time: the engine's own updates, without a run folder.
+
+What the benchmarks use of `tasks` and `training` is used here.
+"""
 
 import dataclasses
 from collections.abc import Iterator
@@ -7,10 +10,14 @@ from typing import Any
 
 from torch import nn
 
+from quasirnn.errors import RunError
 from quasirnn.models import Translator
 from quasirnn.nn import QRNN, QRNNLayer
-from quasirnn.tasks.run_folder import Run, RunError, Training
-from quasirnn.tasks.training_run import PRECISIONS, Prepared, Request, Task, configure, plan_of
+from quasirnn.tasks.registry import find_task
+from quasirnn.tasks.run_folder import Run, Training
+from quasirnn.tasks.settings import to_json
+from quasirnn.tasks.task import Prepared, Task
+from quasirnn.tasks.training_run import PRECISIONS, Request, configure, plan_of
 from quasirnn.training.engine import BadLoss
 from quasirnn.training.learner import Carried
 from quasirnn.training.random_state import seed_process
@@ -18,14 +25,16 @@ from quasirnn.training.schedule import StepInfo
 from quasirnn.training.update import NotFinite, Update, Updater
 from quasirnn.training.world import World
 
+__all__ = ["Request", "Task", "TrainingSteps", "configure_cell", "find_task", "multiply_adds", "settings_of"]
+
 
 def configure_cell(task: Task[Any], request: Request, cell: str, device: str) -> Training[Any]:
-    """What a request means for one cell: KEYs that this cell does not have are meant for the other.
+    """The request for one cell, without the KEYs that this cell does not have: they are meant for the other.
 
     Raises:
         SettingsError, RunError: everything that is wrong with the request.
     """
-    foreign = {field.name for field in dataclasses.fields(task.settings) if cell not in field.metadata["cells"]}
+    foreign = task.settings.keys_without(cell)
     overrides = [each for each in request.overrides if each.partition("=")[0].strip() not in foreign]
     training, _ = configure(task, dataclasses.replace(request, cell=cell, overrides=overrides))
     if training.settings.precision == "float16" and device == "cpu":
@@ -33,10 +42,15 @@ def configure_cell(task: Task[Any], request: Request, cell: str, device: str) ->
     return training
 
 
-class TrainingSteps:
-    """Makes the steps that `training.engine.train` would make: its batches, its update, its state from one to the next.
+def settings_of(training: Training[Any]) -> dict[str, Any]:
+    """The settings as JSON."""
+    return to_json(training.settings)
 
-    Nothing is validated, saved or logged. `close` leaves the model as it came.
+
+class TrainingSteps:
+    """The steps that `training.engine.train` would make: same batches, same update, same carried state.
+
+    Nothing is validated, saved or logged. `close` leaves the model as it was.
 
     Raises:
         RunError: settings that do not fit the data, or several processes.
@@ -65,7 +79,7 @@ class TrainingSteps:
         return self.step // self.learner.steps_per_epoch
 
     def draw(self) -> Any:
-        """The batch of the step that comes; each must be drawn once."""
+        """The batch of the next step; each must be drawn once."""
         if self.step % self.learner.steps_per_epoch == 0:
             self._batches, self._carried = self.learner.batches(self.epoch, 0), None
         return next(self._batches)
@@ -95,10 +109,10 @@ class TrainingSteps:
 def multiply_adds(model: nn.Module) -> dict[str, int]:
     """Multiplications with weights in one time step, forward: of the recurrent layers, and of the whole model.
 
-    Every matrix of weights meets one vector, so its size is the count. Embeddings are looked up and not multiplied,
-    unless another module shares them; so are the products of a translator's first layers, which are made once a batch
-    (see `embedding_projection`). Biases, and whatever is done number by number, are left out. With its gradients a
-    step has three times as many.
+    Every weight matrix is multiplied by one vector, so its size is the count. Embeddings are looked up and not
+    multiplied, unless another module shares them; so are the precomputed embedding projections of a translator, which
+    are made once per batch (see `embedding_projection`). Biases and element-wise operations are left out. With gradients a step
+    has three times as many.
     """
     multiplied = {
         parameter

@@ -1,1 +1,1 @@
-"""Pictures only: takes arrays and words, writes files. Knows nothing of where the numbers come from."""
+"""Plots only: takes arrays and strings, writes files. Does not know where the numbers come from."""

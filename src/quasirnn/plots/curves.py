@@ -1,27 +1,24 @@
-"""Learning curves: what training and validation of one or several runs came to, epoch by epoch."""
+"""Learning curves: training and validation of one or several runs by epoch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quasirnn.plots.figure import require, sheet
-from quasirnn.plots.labels import labels
-from quasirnn.plots.placing import Obstacles, spread
+from quasirnn.plots.figure import require, sheet, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's colours for all kinds of eyes, those of the first runs far apart in grey too. There are more markers,
-# so that a pair does not come back for a long time.
-COLOURS = ("#0072b2", "#e69f00", "#000000", "#cc79a7", "#009e73", "#d55e00", "#56b4e9")
+# One hue per group, its runs in shades of it from dark to light.
+HUES = ("Blues", "Oranges", "Greens", "Purples", "Reds", "Greys")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 MOST_MARKERS = 30
-# With more runs than that the values stand in the legend alone.
-MOST_VALUES = 5
-SMALL = 8
+REFERENCE_DASHES = ((0, (5, 3)), (0, (1, 2)), (0, (7, 2, 1, 2)), (0, (2, 2)))
+RING: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 9, "markerfacecolor": "none"}
+LONGEST_NAME = 48
 
 
 def _nothing() -> np.ndarray:
@@ -30,16 +27,34 @@ def _nothing() -> np.ndarray:
 
 @dataclass(frozen=True)
 class Curve:
-    """One run. Epochs need not be whole; values that are not finite are left out."""
+    """One run. Epochs need not be whole; values that are not finite are left out.
+
+    Runs of the same group, for example of the same cell with other seeds, are shades of one colour. Without a group, a
+    run has a colour of its own.
+    """
 
     name: str
     valid_epochs: np.ndarray = field(default_factory=_nothing)
     valid: np.ndarray = field(default_factory=_nothing)
     train_epochs: np.ndarray = field(default_factory=_nothing)
     train: np.ndarray = field(default_factory=_nothing)
+    group: str = ""
 
-    def finite(self) -> "Curve":
-        return Curve(self.name, *_finite(self.valid_epochs, self.valid), *_finite(self.train_epochs, self.train))
+    def finite(self, *, positive: bool = False) -> "Curve":
+        def kept(epochs: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            epochs, values = np.asarray(epochs, float), np.asarray(values, float)
+            mask = np.isfinite(epochs) & np.isfinite(values) & ((values > 0) | (not positive))
+            return epochs[mask], values[mask]
+
+        valid_epochs, valid = kept(self.valid_epochs, self.valid)
+        train_epochs, train = kept(self.train_epochs, self.train)
+        return replace(self, valid_epochs=valid_epochs, valid=valid, train_epochs=train_epochs, train=train)
+
+    def best(self, higher_is_better: bool) -> int | None:
+        """The index of the best validation, the first of equals."""
+        if not len(self.valid):
+            return None
+        return int(np.argmax(self.valid) if higher_is_better else np.argmin(self.valid))
 
 
 def learning_curves(
@@ -47,54 +62,60 @@ def learning_curves(
     curves: Sequence[Curve],
     *,
     figure: str,
+    unit: str = "",
     higher_is_better: bool = False,
     logarithmic: bool = False,
     references: Mapping[str, float] | None = None,
     title: str = "",
 ) -> None:
-    """Training as thin lines, validation as markers, the best validation of each run with its value.
+    """Draw training as thin lines, validation as lines with markers, and a ring at the best validation of each run.
 
-    What is far above the rest, as of a run that diverged, leaves the frame: a small arrow at its edge stands for each
-    validation there.
+    Values far above the rest, as of a run that diverged, are outside the axes: a triangle at the upper edge stands for
+    each validation there.
 
     Args:
-        figure: what is drawn, the name of the axis: "perplexity" for instance.
-        higher_is_better: what the best validation is.
-        logarithmic: the scale of the values, which must be positive then.
-        references: values with their names, as dashed lines.
+        figure: what is drawn, for the y axis: "perplexity" for instance.
+        unit: of the figure: "per word" for instance.
+        higher_is_better: whether the best validation is the highest.
+        logarithmic: the scale of the y axis; values must be positive then.
+        references: values to compare with, by name, as dashed lines.
+        title: FIGURE by epoch, if not given.
 
     Raises:
-        ValueError: nothing can be drawn.
+        ValueError: there is nothing to draw.
     """
     require(path)
-    references = dict(references or {})
-    curves = [curve.finite() for curve in curves]
-    if logarithmic:
-        curves = [_positive(curve) for curve in curves]
+    curves = [curve.finite(positive=logarithmic) for curve in curves]
     if not any(len(curve.valid) + len(curve.train) for curve in curves):
-        raise ValueError(f"{path}: there is nothing to draw, no {figure} that is finite")
-    names, style = labels([curve.name for curve in curves] + list(references), 48)
-    names, reference_names = names[: len(curves)], names[len(curves) :]
-
-    width = 6.4 + (0.6 + 0.065 * max(map(len, references)) if references else 0)
-    with sheet(path, (width, 3.8 + 0.17 * len(curves)), layout="constrained", style=style) as drawing:
-        if title:
-            drawing.suptitle(title, fontsize=10)
+        raise ValueError(f"{path}: nothing to draw, there is no finite {figure}")
+    references = dict(references or {})
+    with sheet(path, (6.4, 4.1 + 0.1 * (len(curves) + len(references)))) as drawing:
         panel = drawing.subplots()
         low, high = limits(curves, list(references.values()), logarithmic, higher_is_better)
-        _axes(panel, curves, figure, logarithmic, (low, high))
-        drawn = [_draw(panel, number, curve, logarithmic, high) for number, curve in enumerate(curves)]
-        for value in references.values():
-            panel.axhline(value, color="#777777", linestyle=(0, (5, 3)), linewidth=0.9, zorder=1.5)
-        bests = [_best(curve, higher_is_better) for curve in curves]
-        trained = any(len(curve.train) for curve in curves)
-        beyond = any((curve.valid > high).any() for curve in curves)
-        _legend(panel, drawn, _words(curves, names, bests), trained, beyond)
-        # What stands at a place in the data can be placed only when the panel has its own.
-        drawing.draw_without_rendering()
-        _name_references(panel, dict(zip(reference_names, references.values(), strict=True)))
-        drawing.draw_without_rendering()
-        _mark_bests(panel, curves, bests, list(references.values()), high, with_values=len(curves) <= MOST_VALUES)
+        _set_axes(panel, curves, logarithmic, (low, high))
+        panel.set_title(shortened(title, 90) or f"{figure[:1].upper()}{figure[1:]} by epoch")
+        panel.set_xlabel("training (epochs)")
+        panel.set_ylabel(f"{figure} ({unit})" if unit else figure)
+        entries = []
+        for place, (curve, colour) in enumerate(zip(curves, colours(curves), strict=True)):
+            entries.append((_label(curve, higher_is_better), _draw(panel, place, curve, colour, logarithmic)))
+            _mark(panel, curve, colour, high, higher_is_better)
+        for place, (name, value) in enumerate(references.items()):
+            dashes = REFERENCE_DASHES[place % len(REFERENCE_DASHES)]
+            line = panel.axhline(value, color="#555555", linestyle=dashes, linewidth=1.0, zorder=1.5)
+            entries.append((f"{shortened(name, LONGEST_NAME)}: {number(value)}", line))
+        _legend(panel, entries, beyond=any((curve.valid > high).any() for curve in curves))
+
+
+def colours(curves: Sequence[Curve]) -> list[tuple[float, ...]]:
+    """A hue for each group, and within it a shade for each run."""
+    from matplotlib import colormaps
+
+    # Without a group a run is one by itself.
+    groups = [("group", curve.group) if curve.group else ("run", str(n)) for n, curve in enumerate(curves)]
+    hues = {group: colormaps[HUES[n % len(HUES)]] for n, group in enumerate(dict.fromkeys(groups))}
+    shades = {group: iter(np.linspace(0.85, 0.45, max(2, groups.count(group)))) for group in hues}
+    return [hues[group](next(shades[group])) for group in groups]
 
 
 def smooth(values: np.ndarray, logarithmic: bool = False) -> np.ndarray:
@@ -110,11 +131,11 @@ def smooth(values: np.ndarray, logarithmic: bool = False) -> np.ndarray:
 def limits(
     curves: Sequence[Curve], references: Sequence[float], logarithmic: bool, higher_is_better: bool
 ) -> tuple[float, float]:
-    """The values between which the eye should look.
+    """The range of the y axis.
 
-    With lower values better, the start and what diverges may be cut off. The frame ends at half as much again as the
-    runs began with; on a logarithmic scale already at ten times the lowest value of all runs. It never ends below the
-    best of any run, unless that is a hundred times the lowest value and so out of the race.
+    If lower is better, the start and what diverges may be cut off: the axis ends at 1.5 times the median first value,
+    and a logarithmic one at ten times the lowest value. The best of every run is within it, unless that is a hundred
+    times the lowest value.
     """
     series = [part for curve in curves for part in (curve.valid, curve.train) if len(part)]
     lowest = min(float(part.min()) for part in series)
@@ -133,7 +154,7 @@ def limits(
 
 
 def number(value: float) -> str:
-    """About four digits, none of them an exponent as long as that is readable."""
+    """About four digits, without an exponent if that is readable."""
     if abs(value) >= 1e7:
         return f"{value:.1e}"
     if abs(value) >= 1000:
@@ -141,37 +162,20 @@ def number(value: float) -> str:
     return f"{value:.{1 if abs(value) >= 100 else 2 if abs(value) >= 10 else 3 if abs(value) >= 1 else 4}f}"
 
 
-def _finite(epochs: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    epochs, values = np.asarray(epochs, float), np.asarray(values, float)
-    kept = np.isfinite(epochs) & np.isfinite(values)
-    return epochs[kept], values[kept]
+def _label(curve: Curve, higher_is_better: bool) -> str:
+    """The name of a run, and its best validation."""
+    name, best = shortened(curve.name, LONGEST_NAME), curve.best(higher_is_better)
+    if best is None:
+        return f"{name} (no validation yet)"
+    return f"{name}: {number(curve.valid[best])} at epoch {curve.valid_epochs[best]:.3g}"
 
 
-def _positive(curve: Curve) -> Curve:
-    valid, train = curve.valid > 0, curve.train > 0
-    return Curve(
-        curve.name, curve.valid_epochs[valid], curve.valid[valid], curve.train_epochs[train], curve.train[train]
-    )
-
-
-def _best(curve: Curve, higher_is_better: bool) -> int | None:
-    """The place of the best validation, the first of equals."""
-    if not len(curve.valid):
-        return None
-    return int(np.argmax(curve.valid) if higher_is_better else np.argmin(curve.valid))
-
-
-def _axes(
-    panel: "Axes", curves: Sequence[Curve], figure: str, logarithmic: bool, y_limits: tuple[float, float]
-) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+def _set_axes(panel: "Axes", curves: Sequence[Curve], logarithmic: bool, y_limits: tuple[float, float]) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     last = max(float(part.max()) for curve in curves for part in (curve.valid_epochs, curve.train_epochs) if len(part))
-    # The best is often the last: room for its value.
-    panel.set_xlim(0, 1.1 * last if last > 0 else 1)
+    panel.set_xlim(0, 1.03 * last if last > 0 else 1)
     panel.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10], integer=last > 2))
-    panel.set_xlabel("epoch")
-    panel.set_ylabel(figure)
     if logarithmic:
         ratio = y_limits[1] / y_limits[0]
         panel.set_yscale("log")
@@ -179,153 +183,52 @@ def _axes(
         panel.yaxis.set_major_locator(MaxNLocator(6) if ratio < 4 else LogLocator(subs=subs))
         panel.yaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:,.10g}"))
         panel.yaxis.set_minor_locator(NullLocator())
-        panel.yaxis.set_minor_formatter(NullFormatter())
     panel.set_ylim(*y_limits)
     panel.grid(color="#e6e6e6", linewidth=0.6)
     panel.set_axisbelow(True)
 
 
-def _draw(panel: "Axes", place: int, curve: Curve, logarithmic: bool, high: float) -> list[Any]:
-    """The lines of one run, and what stands for it in the legend."""
-    from matplotlib.colors import to_rgb
-
-    colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
-    # Half way to white.
-    light = tuple(0.5 + 0.5 * part for part in to_rgb(colour))
-    train = panel.plot(curve.train_epochs, smooth(curve.train, logarithmic), color=light, linewidth=0.9, zorder=2)[0]
-    valid = panel.plot(
+def _draw(panel: "Axes", place: int, curve: Curve, colour: tuple[float, ...], logarithmic: bool) -> Any:
+    """Both lines of a run; returns the one for the legend."""
+    values = smooth(curve.train, logarithmic)
+    (train,) = panel.plot(curve.train_epochs, values, color=colour, alpha=0.5, linewidth=0.9, zorder=2)
+    (valid,) = panel.plot(
         curve.valid_epochs,
         curve.valid,
         color=colour,
-        marker=marker,
+        marker=MARKERS[place % len(MARKERS)],
         markersize=4.5,
         markeredgecolor="white",
         markeredgewidth=0.5,
         markevery=max(1, -(-len(curve.valid) // MOST_MARKERS)),
-        linewidth=1.1,
+        linewidth=1.2,
         zorder=3,
-    )[0]
-    if (beyond := curve.valid > high).any():
-        # A little lower for each run, so that none hides another.
-        height = 0.97 - 0.03 * (place % 5)
-        arrows = _arrows(curve.valid_epochs[beyond], [height] * int(beyond.sum()), colour)
-        arrows.set_transform(panel.get_xaxis_transform())
-        panel.add_artist(arrows)
-    return [part for part, values in ((train, curve.train), (valid, curve.valid)) if len(values)]
+    )
+    return valid if len(curve.valid) else train
 
 
-def _words(curves: Sequence[Curve], names: Sequence[str], bests: Sequence[int | None]) -> list[str]:
-    """The runs' names, and what each came to."""
-    return [
-        f"{name} (no validation yet)"
-        if best is None
-        else f"{name}: {number(curve.valid[best])} at epoch {curve.valid_epochs[best]:.3g}"
-        for curve, name, best in zip(curves, names, bests, strict=True)
-    ]
+def _mark(panel: "Axes", curve: Curve, colour: tuple[float, ...], high: float, higher_is_better: bool) -> None:
+    """A ring at the best validation, and triangles for those above the axes."""
+    best = curve.best(higher_is_better)
+    if best is not None and curve.valid[best] <= high:
+        panel.plot([curve.valid_epochs[best]], [curve.valid[best]], markeredgecolor=colour, zorder=5, **RING)
+    beyond = curve.valid_epochs[curve.valid > high]
+    transform = panel.get_xaxis_transform()
+    panel.plot(beyond, np.full(len(beyond), 0.98), "^", color=colour, markersize=5, transform=transform, clip_on=False)
 
 
-def _legend(panel: "Axes", drawn: Sequence[list[Any]], words: list[str], trained: bool, beyond: bool) -> None:
-    """Under the axes, where no data are."""
-    from matplotlib.legend_handler import HandlerTuple
+def _legend(panel: "Axes", entries: list[tuple[str, Any]], *, beyond: bool) -> None:
     from matplotlib.lines import Line2D
 
-    keys: list[Any] = [tuple(lines) or Line2D([], [], linestyle="none") for lines in drawn]
-    keys.append(_ring([], [], "#333333"))
-    words = [*words, "best on validation"]
+    entries = [*entries, ("best validation", Line2D([], [], markeredgecolor="#333333", **RING))]
     if beyond:
-        keys.append(_arrows([], [], "#333333"))
-        words.append("beyond the frame")
-    legend = panel.figure.legend(
-        keys,
-        [str(place) for place in range(len(words))],
+        entries.append(("validation above the axes", Line2D([], [], color="#333333", marker="^", linestyle="none")))
+    labels = [label for label, _ in entries]
+    panel.figure.legend(
+        [handle for _, handle in entries],
+        labels,
         loc="outside lower center",
-        ncols=2 if max(map(len, words)) <= 40 and len(words) > 2 else 1,
-        frameon=False,
-        fontsize=SMALL,
-        title="thin lines: training, markers: validation" if trained else None,
-        title_fontsize=SMALL,
-        handler_map={tuple: HandlerTuple(ndivide=None, pad=0.3)},
-        handlelength=3.6,
+        ncols=2 if max(map(len, labels)) <= 40 and len(labels) > 2 else 1,
+        title="lines with markers: validation; thin lines: training",
+        title_fontsize=8,
     )
-    # Afterwards: a label that begins with "_" would be passed over.
-    for text, word in zip(legend.get_texts(), words, strict=True):
-        text.set_text(word)
-
-
-def _ring(x: Sequence[float], y: Sequence[float], colour: str) -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D(
-        x, y, linestyle="none", marker="o", markersize=9, markerfacecolor="none", markeredgecolor=colour, zorder=5
-    )
-
-
-def _arrows(x: Sequence[float] | np.ndarray, y: Sequence[float], colour: str) -> Any:
-    from matplotlib.lines import Line2D
-    from matplotlib.path import Path as Outline
-
-    shape = Outline([(0, -1), (0, 1), (-0.6, 0.2), (0, 1), (0.6, 0.2)], [1, 2, 1, 2, 2])
-    return Line2D(
-        x,
-        y,
-        linestyle="none",
-        marker=shape,
-        markersize=7,
-        color=colour,
-        fillstyle="none",
-        markeredgewidth=1.3,
-        zorder=4,
-    )
-
-
-def _name_references(panel: "Axes", references: Mapping[str, float]) -> None:
-    """On the right of the frame, apart from one another, each with a line to its own place."""
-    transform = panel.get_yaxis_transform()
-    heights = [panel.transData.transform((0, value))[1] for value in references.values()]
-    points = panel.figure.dpi / 72
-    for (name, value), at, apart in zip(references.items(), heights, spread(heights, 11 * points), strict=True):
-        panel.annotate(
-            f"{name}: {number(value)}",
-            (1, value),
-            xycoords=transform,
-            xytext=(14, (apart - at) / points),
-            textcoords="offset points",
-            va="center",
-            fontsize=SMALL,
-            color="#444444",
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": "#777777", "linewidth": 0.6, "shrinkA": 1, "shrinkB": 0},
-        )
-
-
-def _mark_bests(
-    panel: "Axes",
-    curves: Sequence[Curve],
-    bests: Sequence[int | None],
-    references: Sequence[float],
-    high: float,
-    *,
-    with_values: bool,
-) -> None:
-    """A ring at the best validation of each run, and its value where it covers nothing."""
-    from matplotlib.colors import to_rgb
-
-    obstacles = Obstacles(panel)
-    for curve in curves:
-        obstacles.add_line(curve.valid_epochs, curve.valid, weight=3)
-        obstacles.add_line(curve.train_epochs, curve.train)
-    for value in references:
-        obstacles.add_line(panel.get_xlim(), (value, value))
-    marked = [
-        (float(curve.valid_epochs[best]), float(curve.valid[best]), COLOURS[place % len(COLOURS)])
-        for place, (curve, best) in enumerate(zip(curves, bests, strict=True))
-        if best is not None
-    ]
-    for x, y, colour in marked:
-        if y <= high:
-            panel.add_line(_ring([x], [y], colour))
-            obstacles.add_mark(x, y, 5)
-    for x, y, colour in marked if with_values else ():
-        dark = tuple(0.7 * part for part in to_rgb(colour))
-        text = obstacles.place(x, min(y, high), number(y), fontsize=SMALL, weight="bold", color=dark)
-        text.set_in_layout(False)

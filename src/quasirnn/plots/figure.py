@@ -1,10 +1,14 @@
-"""The frame of every picture: matplotlib where it is installed, the kinds of file, the look."""
+"""What all plots share: matplotlib if it is installed, the kinds of file, the style, labels."""
 
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+import unicodedata
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from quasirnn.errors import MissingPackageError, UserError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -12,54 +16,53 @@ if TYPE_CHECKING:
 
 KINDS = (".png", ".svg")
 DPI = 160
+GREY = "#555555"
 
 # Distinct in colour and in grey.
 COLOURS = ("#1b7f4d", "#8fb9d9", "#d98a5b", "#b9b9b9")
-INK = ("white", "black", "black", "black")  # legible on each
+TEXT_ON = ("white", "black", "black", "black")  # legible on each
 
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
     "svg.fonttype": "none",
     "svg.hashsalt": "quasirnn",
+    "text.parse_math": False,  # a label may contain "$"
 }
+
+VISIBLE = {"\n": "↵", "\r": "↵", "\t": "⇥", "\N{LINE SEPARATOR}": "↵", "\N{PARAGRAPH SEPARATOR}": "↵"}
 
 
 def require(path: Path) -> None:
-    """Asks whether a picture can be drawn into this file, before the work that leads to it.
+    """Check that a plot can be written to this file, before the work that leads to it.
 
     Raises:
-        ImportError: matplotlib is not installed.
-        ValueError: not a kind of file that is drawn here.
-        FileNotFoundError: the folder is not there.
+        MissingPackageError: matplotlib is not installed.
+        UserError: not a kind of file that can be written, or there is no such folder.
     """
     if path.suffix.lower() not in KINDS:
-        raise ValueError(f"{path}: pictures are written as {' or '.join(KINDS)}")
+        raise UserError(f"{path}: plots are written as {' or '.join(KINDS)}")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
+        raise UserError(f"{path}: there is no folder {path.parent}")
     if importlib.util.find_spec("matplotlib") is None:
-        raise ImportError("drawing needs matplotlib: pip install 'quasirnn[plot]'")
+        raise MissingPackageError("plots need matplotlib: pip install 'quasirnn[plot]'")
 
 
 @contextmanager
-def sheet(
-    path: Path, size: tuple[float, float], *, layout: str | None = None, style: Mapping[str, Any] | None = None
-) -> Iterator["Figure"]:
-    """An empty sheet to draw on; the picture is written when the block ends, cut to what is on it.
-
-    Args:
-        size: in inches.
-        layout: "constrained" places the panels; None leaves that to the caller.
-        style: on top of the look that all pictures share.
-    """
+def sheet(path: Path, size: tuple[float, float], *, layout: str | None = "constrained") -> Iterator["Figure"]:
+    """An empty figure of this size in inches. It is written at the end of the block, cropped to what is on it."""
     require(path)
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     # Not pyplot: no window, no state that outlives the call.
-    with rc_context({**STYLE, **(style or {})}):
+    with rc_context(STYLE), warnings.catch_warnings():
+        # matplotlib draws a box for a character that its font does not have.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         drawing = Figure(figsize=size, layout=layout)
         yield drawing
         drawing.savefig(path, dpi=DPI, bbox_inches="tight", pad_inches=0.05)
@@ -75,20 +78,38 @@ def figure(
     *,
     heights: Sequence[float] | None = None,
 ) -> Iterator[list["Axes"]]:
-    """Panels to draw on, in one list; the picture is written when the block ends.
+    """Axes to draw on, in one list. The plot is written at the end of the block.
 
     Args:
-        panels: how many stand in each row.
+        panels: how many in each row.
         size: in inches.
-        heights: of the rows, in relation to one another; equal if not given.
+        heights: relative heights of the rows; equal if not given.
     """
-    with sheet(path, size, layout="constrained") as drawing:
+    with sheet(path, size) as drawing:
         drawing.suptitle(title, fontsize=11)
         if footnote:
-            drawing.supxlabel(footnote, fontsize=7, color="#666666")
+            drawing.supxlabel(footnote, fontsize=7, color=GREY)
         rows = drawing.subfigures(len(panels), 1, squeeze=False, height_ratios=heights).flat
         yield [
             panel
             for row, count in zip(rows, panels, strict=True)
             for panel in row.subplots(1, count, squeeze=False).flat
         ]
+
+
+def shortened(text: str, longest: int) -> str:
+    """A text as a label: one line of at most so many characters, the last an ellipsis if some are left out.
+
+    Line breaks and tabs become symbols. Characters that an SVG file cannot hold become U+FFFD.
+    """
+    # A text may be a whole book: no more than is needed, though zero-width characters are removed.
+    text = "".join(map(_visible, text[: 4 * longest + 4]))
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+
+
+def _visible(character: str) -> str:
+    category = unicodedata.category(character)
+    if character in VISIBLE or category == "Cf":  # Cf: zero-width joiners and marks of direction
+        return VISIBLE.get(character, "")
+    # Control characters, lone surrogates and unassigned code points.
+    return "\N{REPLACEMENT CHARACTER}" if category in ("Cc", "Cs", "Cn") else character

@@ -136,6 +136,11 @@ class TaskSettings(Schema):
             raise problems(lines)
         return self
 
+    @classmethod
+    def keys_without(cls, cell: str) -> set[str]:
+        """The keys that a cell does not have."""
+        return {name for name, info in cls.model_fields.items() if cell not in _extra(info)["cells"]}
+
     @property
     def stems(self) -> dict[str, str | None]:
         """The parts of the data that the user has named: names in the folders of the training, and in no others."""
@@ -186,8 +191,7 @@ class Preset(Generic[S]):
             raise SettingsError(
                 [f"--cell: must be one of {', '.join(CELLS)}, got {shown(cell)}{did_you_mean(cell, CELLS)}"]
             )
-        fields = type(self.qrnn).model_fields
-        absent = {name: None for name, info in fields.items() if cell not in _extra(info)["cells"]}
+        absent = dict.fromkeys(type(self.qrnn).keys_without(cell))
         return _changed(self.qrnn, {**absent, "cell": cell, **self.by_cell.get(cell, {})})
 
 
