@@ -14,7 +14,7 @@ __all__ = ["QRNN", "QRNNLayer", "f_pool", "fo_pool", "fused_pool", "ifo_pool", "
 def __getattr__(name: str) -> object:
     # What needs tasks is found when it is asked for: the layer alone loads neither vocabularies nor training.
     if name == "load":
-        from quasirnn.tasks.load import load
+        from quasirnn.tasks.pipeline import load
 
         return load
     raise AttributeError(f"module 'quasirnn' has no attribute {name!r}")

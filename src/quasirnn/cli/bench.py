@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quasirnn import errors
-from quasirnn.cli.errors import Failure, UsageError, run_errors, user_errors
+from quasirnn.cli.errors import Failure, UsageError, user_errors
 
 if TYPE_CHECKING:
     from quasirnn.benchmarks.result import Result
@@ -167,7 +167,7 @@ def task_steps(
 
     quasirnn bench task language-model --data ptb --preset paper --output figures.json
     """
-    with run_errors():
+    with user_errors():
         from quasirnn.benchmarks.training_steps import Request, find_task
 
         request = Request(

@@ -6,22 +6,20 @@ import sys
 import textwrap
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quasirnn.cli.errors import Failure, UsageError, run_errors
+from quasirnn.cli.errors import Failure, UsageError, user_errors
 from quasirnn.cli.next_command import typed_command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from quasirnn.tasks.demo import Part, Speeds
-    from quasirnn.tasks.training_run import Task
+    from quasirnn.tasks.task import Task
     from quasirnn.training.learner import Tick
 
 # Columns of what is printed.
@@ -30,52 +28,32 @@ WIDTH = 96
 WARM_UP = 3
 
 
-@dataclass(frozen=True)
-class Minutes:
-    """What a task takes on two cores with nothing else on them, with all steps of its preset."""
-
-    qrnn: float
-    lstm: float
-    rest: float  # the corpus, bags of words, tests, examples, pictures
-
-    def training(self, with_lstm: bool) -> float:
-        """Of both cells, and of the slower one once more in the time of the faster."""
-        return self.qrnn + self.lstm + min(self.qrnn, self.lstm) if with_lstm else self.qrnn
-
-
-TASKS = {
-    "sentiment": ("sentiment_demo", Minutes(qrnn=0.2, lstm=0.25, rest=0.35)),
-    "language-model": ("language_model_demo", Minutes(qrnn=0.5, lstm=0.85, rest=0.2)),
-    "translation": ("translation_demo", Minutes(qrnn=0.75, lstm=1.1, rest=0.5)),
-}
-
-
-def usual_minutes(tasks: Sequence[str], with_lstm: bool) -> tuple[float, float]:
+def default_minutes(tasks: "Sequence[Task[Any]]", with_lstm: bool) -> tuple[float, float]:
     """What all training takes with all steps, and what everything else takes."""
-    chosen = [TASKS[name][1] for name in tasks]
-    return sum(each.training(with_lstm) for each in chosen), sum(each.rest for each in chosen)
+    minutes = [task.demo.minutes for task in tasks if task.demo is not None]
+    return sum(each.training(with_lstm) for each in minutes), sum(each.rest for each in minutes)
 
 
-def share_of_steps(minutes: float, tasks: Sequence[str], with_lstm: bool) -> float:
+def share_of_steps(minutes: float, tasks: "Sequence[Task[Any]]", with_lstm: bool) -> float:
     """Of the presets' steps, those that there is time for besides the rest.
 
     A time that is hardly enough for the rest, or not even for that, is exceeded: there are half as many steps as if the
     rest shrank with them.
     """
-    training, rest = usual_minutes(tasks, with_lstm)
+    training, rest = default_minutes(tasks, with_lstm)
     return max((minutes - rest) / training, minutes / (training + rest) / 2)
 
 
 def demo(
     task: Annotated[
         list[str] | None,
-        typer.Option(metavar="TASK", help=f"One of {', '.join(TASKS)}; may be given several times. [default: all]"),
+        typer.Option(metavar="TASK", help="A task, as for train; may be given several times. [default: all]"),
     ] = None,
     minutes: Annotated[
         float | None,
         typer.Option(
             help="About how long it may take in all on two cores; the numbers of steps follow from it. "
-            f"[default: those of the presets, {sum(usual_minutes(list(TASKS), True)):.0f} minutes for all tasks]",
+            "[default: those of the presets, five minutes for all tasks]",
             min=0.01,
             max=100,
         ),
@@ -96,17 +74,20 @@ def demo(
     The cells are compared after equal steps, and after equal time: for that the slower one is trained once more, with
     as many steps as it makes in the time of the faster one.
     """
-    chosen = list(dict.fromkeys(task or TASKS))
-    if strange := [name for name in chosen if name not in TASKS]:
-        raise UsageError(f"--task {strange[0]}: there is {', '.join(TASKS)}.")
     folder = out or new_folder()
-    with run_errors():
+    with user_errors():
         import torch
 
         from quasirnn.benchmarks.machine import busy_with_other_work
-        from quasirnn.cli.runs import progress_of
         from quasirnn.cli.training_display import display
-        from quasirnn.tasks.demo import Interrupted, Plan, Screen, all_or_nothing
+        from quasirnn.tasks.console import progress_of
+        from quasirnn.tasks.demo import Interrupted, Plan, Screen, all_or_nothing, run_part
+        from quasirnn.tasks.registry import all_tasks
+
+        with_demo = {name: each for name, each in all_tasks().items() if each.demo is not None}
+        if strange := [name for name in task or () if name not in with_demo]:
+            raise UsageError(f"--task {strange[0]}: there is {', '.join(with_demo)}.")
+        chosen = [with_demo[name] for name in dict.fromkeys(task or with_demo)]
 
         if threads is not None:
             torch.set_num_threads(threads)
@@ -122,12 +103,12 @@ def demo(
             with all_or_nothing(folder) as unfinished:
                 if busy := busy_with_other_work():
                     say(f"Note: {busy}.")
-                for name in chosen:
-                    say(f"== {name}, {torch.get_num_threads()} threads")
+                threads = torch.get_num_threads()
+                for each in chosen:
+                    say(f"== {each.name}, {threads} thread{'' if threads == 1 else 's'}")
                     began = time.monotonic()
-                    show = import_module(f"quasirnn.tasks.{TASKS[name][0]}").demo
-                    parts.append(show(unfinished, plan, screen))
-                    taken[name] = (time.monotonic() - began) / 60
+                    parts.append(run_part(each, unfinished, plan, screen))
+                    taken[each.name] = (time.monotonic() - began) / 60
         except (Interrupted, KeyboardInterrupt):
             raise Failure("demo: interrupted; nothing was left behind.") from None
     print_table(parts)
@@ -190,8 +171,8 @@ def print_table(parts: "Sequence[Part]") -> None:
     for name in names if compared else [names[0], "quality", *names[3:4], names[5]]:
         table.add_column(name, justify="right", no_wrap=True)
     for part in parts:
-        units = ["", part.quality, part.quality, f"{part.unit}/s", "", ""]
-        table.add_row(part.task, *kept(units, compared), style="bold")
+        units = ["", part.demo.quality, part.demo.quality, f"{part.task.unit}/s", "", ""]
+        table.add_row(part.task.name, *kept(units, compared), style="bold")
         for row in part.rows:
             cells = [
                 f"{row.parameters:,}",
@@ -216,8 +197,8 @@ def kept(cells: list[str], compared: bool) -> list[str]:
 
 def print_notes(parts: "Sequence[Part]", taken: dict[str, float], busy: str | None) -> None:
     """What the columns mean, and how the readings were taken."""
-    paragraphs = ["; ".join(f"{part.quality}: {part.explained}" for part in parts) + "."]
-    steps = ", ".join(f"{part.steps:,} ({part.task})" for part in parts)
+    paragraphs = ["; ".join(f"{part.demo.quality}: {part.demo.explained}" for part in parts) + "."]
+    steps = ", ".join(f"{part.steps:,} ({part.task.name})" for part in parts)
     if compared := are_compared(parts):
         paragraphs.append(
             f"Equal steps: both cells make {steps} steps of training with the same settings, which were chosen for the "
@@ -238,13 +219,13 @@ def print_notes(parts: "Sequence[Part]", taken: dict[str, float], busy: str | No
 
 def equal_time_note(parts: "Sequence[Part]") -> str:
     runs = [
-        f"{part.task}: {part.again.name}, {part.again.steps:,} steps, {part.again.minutes:.2f} minutes"
+        f"{part.task.name}: {part.again.name}, {part.again.steps:,} steps, {part.again.minutes:.2f} minutes"
         for part in parts
         if part.again is not None
     ]
     if not runs:
         return "Equal time: the cells are as fast as each other, so this is the same."
-    same = [part.task for part in parts if part.again is None]
+    same = [part.task.name for part in parts if part.again is None]
     return (
         "Equal time: the slower cell trained anew, from the start, for as many steps as it makes at its speed while "
         "the faster one makes all of its own, with a learning rate that falls to the end of these. The time is that "
@@ -255,8 +236,8 @@ def equal_time_note(parts: "Sequence[Part]") -> str:
 
 def print_examples(parts: "Sequence[Part]") -> None:
     for part in parts:
-        print(f"{part.heading}\n")
-        lines = [wrapped for line in part.example.split("\n") for wrapped in textwrap.wrap(line, WIDTH) or [""]]
+        print(f"{part.shown.heading}\n")
+        lines = [wrapped for line in part.shown.example.split("\n") for wrapped in textwrap.wrap(line, WIDTH) or [""]]
         print(textwrap.indent("\n".join(lines), "    ") + "\n")
 
 
@@ -264,11 +245,11 @@ def print_next(folder: Path, parts: "Sequence[Part]") -> None:
     command, place = typed_command(), shlex.quote(str(folder))
     print("Pictures:")
     for part in parts:
-        for picture in part.pictures:
+        for picture in part.shown.pictures:
             print(f"    {folder / picture.name}")
     print("\nNext:")
     for part in parts:
-        for line in part.commands:
+        for line in part.demo.commands:
             print(f"    {command} {line.format(folder=place)}")
     print("\nAnd to try all of it in the browser:\n")
     runs = " ".join(shlex.quote(str(folder / part.run)) for part in parts)
@@ -279,8 +260,8 @@ def console() -> "Console":
     """Wide enough for the table where the output is no terminal, or a narrow one."""
     from rich.console import Console
 
-    usual = Console()
-    return usual if usual.width >= WIDTH else Console(width=WIDTH)
+    default = Console()
+    return default if default.width >= WIDTH else Console(width=WIDTH)
 
 
 def say(text: str) -> None:

@@ -1,15 +1,16 @@
-"""The entry point: collects the commands and turns errors into one line and an exit code.
+"""The entry point: collects the commands, those of the tasks among them, and turns errors into one line and an exit code."""
 
-Commands import torch when they run, not here: help must not wait for it.
-"""
-
+import functools
 import sys
+from collections.abc import Callable
 from importlib.metadata import version as installed_version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from quasirnn.cli import bench, classify, demo, doctor, evaluate, generate, plot, score, serve, train, translate
+from quasirnn.cli import bench, demo, doctor, evaluate, plot, serve, train
+from quasirnn.cli.errors import user_errors
+from quasirnn.errors import UserError
 
 app = typer.Typer(
     name="quasirnn",
@@ -24,10 +25,6 @@ app.command(name="doctor")(doctor.doctor)
 app.command(name="demo")(demo.demo)
 app.command(name="train")(train.train)
 app.command(name="evaluate")(evaluate.evaluate)
-app.command(name="classify")(classify.classify)
-app.command(name="generate")(generate.generate)
-app.command(name="score")(score.score)
-app.command(name="translate")(translate.translate)
 app.command(name="serve")(serve.serve)
 app.add_typer(plot.app, name="plot")
 app.add_typer(bench.app, name="bench")
@@ -54,9 +51,38 @@ def quasirnn(
         print(context.get_help())
 
 
+def add_task_commands() -> None:
+    """Every task brings its own commands, and its own pictures below `quasirnn plot`."""
+    from quasirnn.tasks.registry import all_tasks
+
+    for task in all_tasks().values():
+        for function in task.commands:
+            app.command(name=function.__name__)(guarded(function))
+        for function in task.plots:
+            plot.app.command(name=function.__name__)(guarded(function))
+
+
+def guarded(function: Callable[..., None]) -> Callable[..., None]:
+    """A task's command with its errors as one line, and a quiet end where nobody reads what it prints."""
+
+    @functools.wraps(function)
+    def command(*arguments: Any, **options: Any) -> None:
+        from quasirnn.tasks.console import closing_pipe
+
+        with user_errors(), closing_pipe():
+            function(*arguments, **options)
+
+    return command
+
+
 def main() -> None:
     try:
+        add_task_commands()
         code = app(prog_name="quasirnn", standalone_mode=False)
+    except UserError as error:
+        # A task of the user's own that cannot be imported.
+        print(f"quasirnn: {error}", file=sys.stderr)
+        code = 2
     except typer.TyperException as error:
         print(f"quasirnn: {' '.join(error.format_message().split())}", file=sys.stderr)
         code = error.exit_code

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli.errors import UsageError, run_errors
+from quasirnn.cli.errors import UsageError, user_errors
 
 
 def serve(
@@ -38,7 +38,7 @@ def serve(
     from quasirnn.serving.start import serve_runs
 
     logging.basicConfig(level=logging.WARNING, format="quasirnn: %(message)s")
-    with run_errors():
+    with user_errors():
         serve_runs(run, host=host, port=port, queue=queue, deadline=deadline, workers=workers, say=say)
 
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quasirnn.cli.errors import run_errors
+from quasirnn.cli.errors import user_errors
 from quasirnn.cli.next_command import typed_command
-from quasirnn.cli.runs import reader_may_leave
 
 if TYPE_CHECKING:
-    from quasirnn.tasks.training_run import Task, Trained
+    from quasirnn.tasks.task import Task
+    from quasirnn.tasks.training_run import Trained
 
 
 def train(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="sentiment, language-model or translation.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="sentiment, language-model, translation, or a task of your own.")],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
@@ -58,7 +58,7 @@ def train(
     """Train a model: a run that can be stopped at any moment (Ctrl-C) and continued with --resume.
 
     On several processes or machines: **torchrun --nproc-per-node 2 -m quasirnn train TASK --out RUN ...**; all of them
-    must see the folder RUN. Stopped by a signal, a run is saved and the exit code is 0.
+    must see the folder RUN. Stopped by a signal, a run is saved and the exit code is 128 + the signal's number.
 
     Examples:
 
@@ -74,8 +74,8 @@ def train(
 
     quasirnn train language-model --data my-texts --preset fast level=character hidden_size=256
     """
-    with run_errors():
-        from quasirnn.tasks.tasks import find_task
+    with user_errors():
+        from quasirnn.tasks.registry import find_task
         from quasirnn.tasks.training_run import Request, configure
         from quasirnn.tasks.training_run import train as run_training
 
@@ -98,13 +98,16 @@ def train(
             trained = run_training(chosen, request, observer, announce=observer.announce)
     if int(os.environ.get("RANK", "0")) == 0:
         print_outcome(chosen, trained)
+    if trained.outcome.signal is not None:
+        raise typer.Exit(128 + trained.outcome.signal)
 
 
 def show_settings(task: "Task[Any]", request: Any, configure: Any) -> None:
+    from quasirnn.tasks.console import closing_pipe
     from quasirnn.tasks.settings import describe
 
     training, _ = configure(task, request)
-    with reader_may_leave():
+    with closing_pipe():
         print(f"{task.name}, {describe(training.settings, task.presets[training.preset])}")
 
 
@@ -119,7 +122,7 @@ def print_outcome(task: "Task[Any]", trained: "Trained") -> None:
     else:
         say(f"{outcome.reason.capitalize()} after {outcome.step:,} steps, {outcome.minutes:.1f} minutes.")
     if outcome.best is not None:
-        say(f"Best on validation: {task.figure} {outcome.best:.4g} at step {outcome.best_step:,}.")
+        say(f"Best on validation: {task.best_by} {outcome.best:.4g} at step {outcome.best_step:,}.")
     if outcome.best is not None and not stopped:
         say("Next:")
         for line in task.next_commands:

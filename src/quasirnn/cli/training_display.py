@@ -119,10 +119,10 @@ def figures_of(record: dict[str, Any]) -> dict[str, float]:
 
 
 def describe_corpus(corpus: dict[str, Any]) -> str:
-    """A line on what is trained on, counted in whatever its parts are made of."""
-    unit = next(
-        unit for unit in ("texts", "pairs", "tokens") if all(unit in part for part in corpus["splits"].values())
-    )
-    parts = ", ".join(f"{name} {split[unit]:,}" for name, split in corpus["splits"].items())
-    shown = f"{corpus['level']}s" if unit == "tokens" else unit
+    """A line on the training data, counted in whatever its parts consist of: the first count of each."""
+    splits = corpus["splits"]
+    unit = next((unit for unit in ("texts", "pairs", "tokens") if all(unit in part for part in splits.values())), None)
+    unit = unit or next(iter(next(iter(splits.values()))))
+    parts = ", ".join(f"{name} {split[unit]:,}" for name, split in splits.items())
+    shown = f"{corpus['level']}s" if unit == "tokens" and "level" in corpus else unit
     return f"{corpus['name']}: {parts} {shown}, vocabulary {corpus['vocabulary']:,}"

@@ -77,6 +77,10 @@ class Streams:
             raise DataError(f"Streams: a pass has {len(self)} windows, so start must be 0 to {len(self)}, got {start}")
         return (self._window(number) for number in range(start, len(self)))
 
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[dict[str, Tensor]]:
+        """The windows as training batches. The text is read in its order in every epoch: nothing is drawn."""
+        return ({"tokens": x, "targets": y} for x, y in self.windows(start))
+
     def _window(self, number: int) -> tuple[Tensor, Tensor]:
         steps = slice(number * self.length, (number + 1) * self.length)
         return self.inputs[steps], self.targets[steps]

@@ -1,1 +1,1 @@
-"""Where data, models and training meet: one task is one straight program. Knows nothing of the command line."""
+"""Where data, models and training meet: a task is one file. Knows nothing of the server."""

@@ -2,7 +2,7 @@
 
     base64url of   magic   fingerprint of the model   words read   h, c, total as float32   checksum
 
-A state comes back from outside and is believed in nothing: length, checksum, model, and every number are looked at.
+A state comes back from outside and is trusted in nothing: length, checksum, model, and every number are checked.
 """
 
 import base64
@@ -11,15 +11,16 @@ import hashlib
 import math
 import struct
 import zlib
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from quasirnn.models.sequence_classifier import Reading
-from quasirnn.serving import limits
-from quasirnn.tasks.sentiment_text import SentimentOnText
+from quasirnn.tasks.pipeline import Pipeline
 
 MAGIC = b"qrn1"
+STATE_CHARACTERS = 128 * 1024
 # Longer than any text: the sum of so many outputs still means something in float32.
 MOST_WORDS = 2**31
 
@@ -28,17 +29,17 @@ _CHECKSUM = struct.Struct("<I")
 
 
 class StateError(ValueError):
-    """A state that cannot be gone on from; the message goes on from its name."""
+    """A state that cannot be continued; the message follows the name of the field."""
 
 
 class StateFormat:
     """States of one model as text and back.
 
-    states = StateFormat(sentiment)
-    reader = sentiment.reader(states.unpack(text))
+    states = StateFormat(pipeline)
+    reader = pipeline.reader(states.unpack(text))
     """
 
-    def __init__(self, model: SentimentOnText) -> None:
+    def __init__(self, model: Pipeline[Any]) -> None:
         self.fingerprint = fingerprint(model)
         # One word shows the shapes; any will do.
         _, reading = model.model.read(torch.zeros(1, 1, dtype=torch.int64, device=model.device))
@@ -50,7 +51,7 @@ class StateFormat:
     @property
     def fits(self) -> bool:
         """Whether a request has room for a state of this model."""
-        return self.characters <= limits.STATE_CHARACTERS
+        return self.characters <= STATE_CHARACTERS
 
     def pack(self, reading: Reading | None) -> str:
         """The state as text; None, before the first word, too."""
@@ -72,10 +73,10 @@ class StateFormat:
         data, checksum = packed[: -_CHECKSUM.size], packed[-_CHECKSUM.size :]
         if len(data) < _HEAD.size or checksum != _CHECKSUM.pack(zlib.crc32(data)):
             raise StateError("was cut off or changed on the way; begin anew with null.")
-        magic, found, count = _HEAD.unpack_from(data)
+        magic, stored, count = _HEAD.unpack_from(data)
         if magic != MAGIC:
             raise StateError("is of another version; begin anew with null.")
-        if found != self.fingerprint:
+        if stored != self.fingerprint:
             raise StateError("is of another model; begin anew with null.")
         return self._reading(data[_HEAD.size :], count)
 
@@ -89,19 +90,19 @@ class StateFormat:
         if not numbers.isfinite().all():
             raise StateError("holds numbers that are not finite; begin anew with null.")
         parts = [part.view(shape) for part, shape in zip(numbers.split(sizes), self._shapes, strict=True)]
-        h, c, total = (part.to(self._device) for part in parts)
-        return Reading((h, c), total, count)
+        h, c, total, *largest = (part.to(self._device) for part in parts)
+        return Reading((h, c), total, count, *largest)
 
 
-def fingerprint(model: SentimentOnText) -> bytes:
+def fingerprint(model: Pipeline[Any]) -> bytes:
     """16 bytes that tell models apart by their weights, vocabulary and numbers; a copy of a run has the same."""
-    found = hashlib.sha256(repr(sorted(model.model.config.items())).encode())
-    found.update(model.vocabulary.to_json().encode())
+    digest = hashlib.sha256(repr(sorted(model.model.config.items())).encode())
+    digest.update(model.vocabulary.to_json().encode())
     for name, tensor in model.model.state_dict().items():
-        found.update(name.encode())
-        found.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
-    return found.digest()[:16]
+        digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
+    return digest.digest()[:16]
 
 
-def _tensors(reading: Reading) -> tuple[Tensor, Tensor, Tensor]:
-    return *reading.state, reading.total
+def _tensors(reading: Reading) -> list[Tensor]:
+    return [*reading.state, reading.total, *([] if reading.largest is None else [reading.largest])]

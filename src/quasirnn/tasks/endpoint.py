@@ -1,0 +1,67 @@
+"""What a task offers over HTTP: the body of a request, and the function that answers it. Knows nothing of HTTP itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from quasirnn.schema import Schema, Text
+
+NAME_CHARACTERS = 200  # of a model, a label
+
+Name = Annotated[Text, Field(max_length=NAME_CHARACTERS)]
+# Called again and again by whoever works on a request; raises where nobody waits for the answer any more.
+Step = Callable[[], None]
+Emit = Callable[[str], None]
+
+
+class InvalidField(Exception):
+    """A field of a request that cannot be used; the message follows the name of the field."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field.partition("[")[0]
+
+
+class Request(Schema):
+    """A number is a number and no text, and an unknown field is a mistake."""
+
+    model: Name | None = Field(None, description="The name of a loaded model; the first of the task if not given.")
+
+
+def _nothing(pipeline: Any, request: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One path of the server.
+
+    Args:
+        path: as in "/classify".
+        summary: for the API's documentation.
+        request: the fields of the body.
+        answer: takes the pipeline, one or more requests and `step`, and returns the JSON of each answer, or an
+            `InvalidField` in its place. Of a stream: takes one request and a function to call with each piece of text as
+            well, and returns the JSON of the end.
+        check: raises `InvalidField` for a request that need not wait in the queue.
+        together: requests with equal values may be answered together; None for one that is answered alone.
+        size: how much of a batch a request takes up.
+        is_short: whether it is done in a moment, so that longer ones can wait for it.
+        stream: the answer is a stream of pieces of text.
+        limits: what a request may ask for at most, by name, for GET /models.
+    """
+
+    path: str
+    summary: str
+    request: type[Request]
+    answer: Callable[..., Any]
+    check: Callable[[Any, Any], None] = _nothing
+    together: Callable[[Any], Hashable] = lambda request: None
+    size: Callable[[Any], int] = lambda request: 1
+    is_short: Callable[[Any], bool] = lambda request: False
+    stream: bool = False
+    limits: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,251 @@
+"""What a task is: a subclass of `Task` in one file. Everything else asks it and knows no task by name.
+
+A task says which columns its rows have, its KEYs and presets, how rows become tensors and batches, its loss and its
+figures; what its trained model does with text (a `Pipeline`), and the commands, plots and HTTP endpoints for that; and
+what it shows in the demo. docs/adding-a-task.md walks through one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from quasirnn.data.batches import Batch, to_device
+from quasirnn.data.corpus import SPLITS, Columns, Corpus, Part, canonical, read_corpus
+from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.models.pretrained import Pretrained
+from quasirnn.tasks.run_folder import Run
+from quasirnn.tasks.settings import Preset, TaskSettings
+from quasirnn.training import optimizers, schedule
+from quasirnn.training.learner import Carried, Tick
+from quasirnn.training.schedule import Schedule
+from quasirnn.training.world import World
+
+if TYPE_CHECKING:
+    from quasirnn.tasks.demo import Demo
+    from quasirnn.tasks.endpoint import Endpoint
+    from quasirnn.tasks.pipeline import Pipeline
+
+S = TypeVar("S", bound=TaskSettings)
+
+
+def silent(done: int, of: int) -> None:
+    """The `Tick` that shows nothing."""
+
+
+class Batches(Protocol):
+    """Training batches: see `data.batches.LengthBatches` and `data.streams.Streams`."""
+
+    def __len__(self) -> int: ...
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
+
+
+@dataclass
+class Dataset:
+    """A corpus as a task encodes it."""
+
+    corpus: Corpus
+    vocabulary: Vocabulary
+    parts: dict[str, Any]  # by split: whatever the task makes of the rows
+    summaries: dict[str, dict[str, Any]]  # by split: counts for training.json
+    facts: dict[str, Any] = field(default_factory=dict)  # of the whole, for training.json: {"classes": [...]}
+    notes: list[str] = field(default_factory=list)  # lines for the user
+
+    def describe(self) -> dict[str, Any]:
+        """What training.json records of the data."""
+        return self.corpus.describe(self.summaries, vocabulary=len(self.vocabulary), **self.facts)
+
+
+class Task(ABC, Generic[S]):
+    """A task; there is one object of each class, see `registry`."""
+
+    name: ClassVar[str]
+    settings: ClassVar[type[TaskSettings]]
+    presets: ClassVar[Mapping[str, Preset[Any]]]
+    model: ClassVar[type[Pretrained]]
+    pipeline: ClassVar[type[Pipeline[Any]]]
+
+    unit: ClassVar[str]  # what the loss is summed over: "tokens"
+    best_by: ClassVar[str]  # which figure of `validate` decides on the best model
+    higher_is_better: ClassVar[bool] = False
+    loss_is_log_perplexity: ClassVar[bool] = False  # the training loss is one per token, and its exp worth drawing
+
+    paper_corpus: ClassVar[str | None] = None  # the known corpus that the preset `paper` is for
+    data_keys: ClassVar[tuple[str, ...]] = ("train", "valid", "test")  # KEYs that say that the files are others
+    training_splits: ClassVar[tuple[str, ...]] = ("train", "valid")
+    evaluation_options: ClassVar[tuple[str, ...]] = ()  # options of `quasirnn evaluate` that the task has
+
+    commands: ClassVar[tuple[Callable[..., None], ...]] = ()  # typer functions, under their names
+    plots: ClassVar[tuple[Callable[..., None], ...]] = ()  # the same, below `quasirnn plot`
+    endpoints: ClassVar[tuple[Endpoint, ...]] = ()
+    next_commands: ClassVar[tuple[str, ...]] = ("evaluate {run}",)  # to be typed after training
+    demo: ClassVar[Demo | None] = None
+
+    @abstractmethod
+    def columns(self, settings: S) -> Columns:
+        """The columns of the rows, and how parts are held out."""
+
+    @abstractmethod
+    def built_in(self, settings: S, splits: Sequence[str]) -> Corpus:
+        """The corpus that is used where no other is given."""
+
+    @abstractmethod
+    def make_vocabulary(self, settings: S, train: Part, notes: list[str]) -> Vocabulary:
+        """The vocabulary of the training rows."""
+
+    @abstractmethod
+    def encode(self, settings: S, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The rows of a part as tensors, in any form, and their counts for training.json.
+
+        "tokens" and "unknown" among the counts, if they are there, say how much the vocabulary does not have.
+        """
+
+    @abstractmethod
+    def build(self, settings: S, data: Dataset) -> Pretrained:
+        """The model, with the weights that the seed gives."""
+
+    @abstractmethod
+    def batches(self, settings: S, part: Any, model: Any, world: World) -> Batches:
+        """The training batches of an encoded part, of which this process reads its share."""
+
+    @abstractmethod
+    def loss(self, settings: S, model: nn.Module, batch: Batch, carried: Carried) -> tuple[Tensor, int, Carried]:
+        """The loss summed over the items of a batch, their number, and what to carry on to the next batch."""
+
+    @abstractmethod
+    def validate(self, settings: S, model: Any, part: Any, vocabulary: Vocabulary, tick: Tick) -> dict[str, float]:
+        """The figures of a model on an encoded part, `best_by` among them."""
+
+    def facts(self, settings: S, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """What is true of the whole corpus, for training.json; `saved` is that of a trained model."""
+        return {}
+
+    def read(self, settings: S, data: Sequence[str], splits: Sequence[str], saved: Mapping[str, Any], own: bool) -> Corpus:
+        """The rows. `own`: the data are those of the training, for which `train`, `valid` and `test` name files."""
+        if not data:
+            return self.built_in(settings, splits)
+        return read_corpus(
+            data, self.columns(settings), splits=splits, stems=settings.stems if own else {}, seed=settings.seed
+        )
+
+    def dataset(
+        self,
+        settings: S,
+        data: Sequence[str],
+        splits: Sequence[str],
+        *,
+        vocabulary: Vocabulary | None = None,
+        saved: Mapping[str, Any] | None = None,
+        own: bool = True,
+    ) -> Dataset:
+        """Read and encode some splits.
+
+        Args:
+            vocabulary: that of a trained model; by default one is made of the training rows.
+            saved: the corpus entry of that model's training.json.
+        """
+        wanted = list(dict.fromkeys(map(canonical, splits)))
+        assert vocabulary is not None or "train" in wanted
+        corpus = self.read(settings, data, wanted, saved or {}, own)
+        facts = self.facts(settings, corpus, saved or {})
+        notes = list(corpus.notes)
+        if vocabulary is None:
+            vocabulary = self.make_vocabulary(settings, corpus.parts["train"], notes)
+        encoded = {
+            split: self.encode(settings, corpus.parts[split], vocabulary, facts) for split in wanted
+        }
+        parts = {split: part for split, (part, _) in encoded.items()}
+        summaries = {split: summary for split, (_, summary) in encoded.items()}
+        for split, summary in summaries.items():
+            note_unknown(split, summary, vocabulary, notes)
+        return Dataset(corpus, vocabulary, parts, summaries, facts, notes)
+
+    def prepare(self, settings: S, data: Sequence[str]) -> Prepared:
+        """Read the data and build the model."""
+        return Prepared(self, settings, self.dataset(settings, data, self.training_splits))
+
+    def loss_scale(self, settings: S) -> float:
+        """The gradient is that of so many times the mean loss."""
+        return 1.0
+
+    def default_preset(self, data: Sequence[str], overrides: Sequence[str]) -> str:
+        """demo for the built-in corpus, paper for the paper's, fast for any other."""
+        from quasirnn.data import sources
+
+        if not data:
+            return "demo"
+        if any(override.partition("=")[0] in self.data_keys for override in overrides):
+            return "fast"
+        columns = self.columns(self.presets["fast"].qrnn)
+        known = [location.known for location in sources.find(data, columns, {})]
+        return "paper" if known == [self.paper_corpus] else "fast"
+
+
+def note_unknown(split: str, summary: dict[str, Any], vocabulary: Vocabulary, notes: list[str]) -> None:
+    """A line on the tokens of a split that the vocabulary does not have, which `encode` leaves under "outside"."""
+    outside, tokens = summary.pop("outside", 0), summary.get("tokens", 0)
+    if outside and split != "train":
+        share = f" of {tokens:,} tokens ({outside / tokens:.1%})" if tokens else " tokens"
+        unknown = vocabulary.specials["unknown"]
+        notes.append(f"{split}: {outside:,}{share} are not in the vocabulary and are read as {unknown}")
+
+
+class Prepared:
+    """A task with its data read and its model built: all that can be wrong with them has been said."""
+
+    def __init__(self, task: Task[Any], settings: Any, data: Dataset) -> None:
+        self.task, self.settings, self.data = task, settings, data
+        self.vocabulary = data.vocabulary
+        self.model = task.build(settings, data)
+        self.corpus = data.describe()
+        self.notes = data.notes
+
+    def learner(self, world: World, run: Run) -> TaskLearner:
+        batches = self.task.batches(self.settings, self.data.parts["train"], self.model, world)
+        return TaskLearner(self, batches, run, world.device)
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        settings, model = self.settings, self.model
+        if settings.optimizer == "adamw":
+            return optimizers.adamw(model, settings.learning_rate, weight_decay=settings.weight_decay)
+        makers = {"sgd": optimizers.sgd, "rmsprop": optimizers.rmsprop, "adam": optimizers.adam}
+        return makers[settings.optimizer](model, settings.learning_rate)
+
+    def schedule(self) -> Schedule:
+        settings = self.settings
+        if settings.schedule == "hold-decay":
+            return schedule.hold_then_decay(settings.hold_epochs, settings.decay)
+        if settings.schedule == "cosine":
+            return schedule.warm_up_cosine(settings.warm_up)
+        return schedule.constant()
+
+
+class TaskLearner:
+    """Any task as the training engine sees it (`training.learner.Learner`)."""
+
+    def __init__(self, prepared: Prepared, batches: Batches, run: Run, device: torch.device) -> None:
+        self.task, self.settings, self.data = prepared.task, prepared.settings, prepared.data
+        self.model = prepared.model
+        self.best_by, self.higher_is_better = self.task.best_by, self.task.higher_is_better
+        self.steps_per_epoch = len(batches)
+        self.run, self.device, self._batches = run, device, batches
+
+    def batches(self, epoch: int, start: int) -> Iterator[Batch]:
+        return (to_device(batch, self.device) for batch in self._batches.epoch(epoch, start))
+
+    def loss(self, model: nn.Module, batch: Batch, carried: Carried) -> tuple[Tensor, int, Carried]:
+        return self.task.loss(self.settings, model, batch, carried)
+
+    def validate(self, model: nn.Module, tick: Tick) -> dict[str, float]:
+        return self.task.validate(self.settings, model, self.data.parts["valid"], self.data.vocabulary, tick)
+
+    def save_best(self, model: nn.Module) -> None:
+        self.run.save_model(model)
+
+
+__all__ = ["SPLITS", "Batches", "Dataset", "Prepared", "Task", "TaskLearner", "silent"]

@@ -1,0 +1,190 @@
+"""From a command to a trained run: what all tasks share around the engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from quasirnn.errors import RunError, shown
+from quasirnn.tasks import run_folder
+from quasirnn.tasks.curves import draw_curves_of
+from quasirnn.tasks.run_folder import Run, Training
+from quasirnn.tasks.settings import TaskSettings, apply_overrides
+from quasirnn.tasks.task import Prepared, Task
+from quasirnn.training.engine import train as run_engine
+from quasirnn.training.plan import Outcome, Plan
+from quasirnn.training.progress import Observer
+from quasirnn.training.world import World
+
+PRECISIONS = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    data: Sequence[str] = ()
+    preset: str | None = None
+    cell: str | None = None
+    out: Path | None = None
+    resume: bool = False
+    overrides: Sequence[str] = ()
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)  # settings that are options: {"vectors": FILE}
+
+
+@dataclass(frozen=True)
+class Trained:
+    run: Run
+    training: Training[Any]
+    outcome: Outcome
+    parameters: int
+
+
+def configure(task: Task[Any], request: Request) -> tuple[Training[Any], Run | None]:
+    """The settings that a request leads to, and the run it continues, if any. Touches nothing.
+
+    Raises:
+        SettingsError, RunError: everything that is wrong with the request.
+    """
+    data = tuple(request.data)
+    if request.resume and request.out is not None and request.out.exists():
+        run = run_folder.open_run(request.out)
+        if (name := run.task()) != task.name:
+            raise RunError(f"{run.path}: is a run of {name}, not of {task.name}.")
+        saved = run.read_training(task.settings)
+        if saved.preset not in task.presets:
+            raise RunError(f"{run.training}: {task.name} has no preset {shown(saved.preset)}. {run_folder.REMEDY}")
+        training = run_folder.resumed(
+            saved,
+            task=task.name,
+            preset=request.preset,
+            cell=request.cell,
+            data=data,
+            overrides=request.overrides,
+            options=request.options,
+        )
+        return training, run
+    name = request.preset or task.default_preset(data, request.overrides)
+    if name not in task.presets:
+        raise RunError(f"--preset {name}: {task.name} has {', '.join(task.presets)}.")
+    settings = apply_overrides(task.presets[name].for_cell(request.cell or "qrnn"), request.overrides, request.options)
+    return Training(task.name, name, settings, data, command=shlex.join(["quasirnn", *sys.argv[1:]])), None
+
+
+def train(
+    task: Task[Any],
+    request: Request,
+    observer: Observer | None = None,
+    announce: Callable[[Training[Any], Prepared, Path], None] = lambda training, prepared, path: None,
+) -> Trained:
+    """Train, from the start or from where a run stopped.
+
+    Args:
+        announce: called on the first process once everything is ready and before anything is written.
+
+    Raises:
+        UserError: what the user can fix; nothing was touched.
+        Failure: see `training.engine.train`.
+    """
+    if request.resume and request.out is None:
+        raise RunError("--resume needs the run to continue: --out RUN --resume.")
+    training, run = configure(task, request)
+    path = request.out or run_folder.default_path(task.name)
+    if run is None:
+        run_folder.check_new(path)
+    settings = training.settings
+    prepared = task.prepare(settings, training.data)
+    if run is not None:
+        _check_same_run(run, training, prepared)
+
+    with _world(settings.precision) as world:
+        if world.size > 1 and request.out is None:
+            raise RunError("several processes need one folder for all of them: --out RUN.")
+        run_before, run = run, Run(path)
+        # Before anything is written: batch_size may not fit the text or the number of processes.
+        learner = prepared.learner(world, run)
+        plan = plan_of(settings, task.loss_scale(settings))
+        training = dataclasses.replace(training, corpus=prepared.corpus)
+        error = None
+        if world.is_first:
+            announce(training, prepared, path)
+            try:
+                if run_before is None:
+                    run_folder.create(
+                        path, training=training, config=prepared.model.config, vocabulary=prepared.vocabulary
+                    )
+                elif run.read_training(task.settings) != training:
+                    run.write_training(training)
+            except Exception as raised:
+                error = raised
+        world.agree(error, f"creating {path}")
+        outcome = run_engine(
+            learner,
+            prepared.optimizer(),
+            plan,
+            path,
+            schedule=prepared.schedule(),
+            world=world,
+            resume=request.resume,
+            observer=observer if world.is_first else None,
+        )
+        if world.is_first and outcome.steps_made and (note := draw_curves_of(run)) and observer is not None:
+            observer.note(note)
+    return Trained(run, training, outcome, count_parameters(prepared.model))
+
+
+def plan_of(settings: TaskSettings, loss_scale: float) -> Plan:
+    """RunError if the settings ask for no training at all, as epochs=0 does."""
+    try:
+        return Plan(
+            epochs=settings.epochs,
+            max_steps=settings.max_steps,
+            max_minutes=settings.max_minutes,
+            checkpoint_every=settings.checkpoint_every,
+            patience=settings.patience,
+            clip_norm=settings.clip,
+            l2=settings.l2,
+            loss_scale=loss_scale,
+            seed=settings.seed,
+        )
+    except ValueError as error:
+        raise RunError(f"{error}.") from error
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Every number that is learned, tied ones once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _world(precision: str) -> World:
+    if precision == "float16" and not torch.accelerator.is_available():
+        raise RunError("precision=float16 needs a GPU; bfloat16 works on a CPU too.")
+    return World(PRECISIONS[precision])
+
+
+def _check_same_run(run: Run, training: Training[Any], prepared: Prepared) -> None:
+    """A run continues with the text, the vocabulary and the model it began with, or not at all."""
+    vectors = training.corpus.get("vectors", {}), prepared.corpus.get("vectors", {})
+    for what, before, now in (
+        ("data", training.corpus.get("sha256"), prepared.corpus.get("sha256")),
+        ("word vectors", *(each.get("sha256") if isinstance(each, dict) else None for each in vectors)),
+    ):
+        if before != now:
+            raise RunError(
+                f"{run.path}: the {what} have changed since the run was started (sha256 {str(before)[:12]}, now "
+                f"{str(now)[:12]}). Put the former files back, or start a new run."
+            )
+    now_config = prepared.model.config
+    # A later version may have more numbers; those that are there must be the same.
+    same_config = all(now_config.get(key) == value for key, value in run.read_config().items())
+    for file, same in ((run.vocabulary, run.read_vocabulary() == prepared.vocabulary), (run.config, same_config)):
+        if not same:
+            raise RunError(f"{file}: is not what this run began with. {run_folder.REMEDY}")

@@ -1,0 +1,889 @@
+"""Translation: a text in another language, character by character (paper, sections 2.1 and 3.3). Data, settings, training,
+use, commands, endpoints, demo."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, tee
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import typer
+from pydantic import Field
+from torch import Tensor, nn
+
+from quasirnn.data import number_words
+from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
+from quasirnn.data.corpus import Columns, Corpus, Part, built_in
+from quasirnn.data.tokens import UNKNOWN_CHARACTER
+from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.errors import DataError, MissingPackageError, RunError
+from quasirnn.models import Translator
+from quasirnn.models.beam_search import beam_search
+from quasirnn.models.decoding import Hypothesis
+from quasirnn.models.translator_decoder import Decoding
+from quasirnn.schema import Text
+from quasirnn.tasks import console
+from quasirnn.tasks.console import AsJson, RunArgument, TextFile, Texts
+from quasirnn.tasks.demo import Demo, Minutes, Screen, Shown
+from quasirnn.tasks.endpoint import Endpoint, InvalidField, Request, Step
+from quasirnn.tasks.pipeline import Evaluation, Pipeline
+from quasirnn.tasks.run_folder import REMEDY
+from quasirnn.tasks.settings import Preset, TaskSettings, setting
+from quasirnn.tasks.task import Dataset, Task, silent
+from quasirnn.training.learner import Carried, Tick
+from quasirnn.training.world import World
+
+NAME = "translation"
+BUILT_IN = "numbers-dates-times"
+# Sentences of different length side by side, and where one begins and ends.
+SPECIALS = {"padding": "<pad>", "start": "<s>", "end": "</s>", "unknown": UNKNOWN_CHARACTER}
+# Each missing part is this share of the training pairs, and at most so many: enough for a figure, and soon translated.
+SHARE, MOST = 0.05, 2_000
+# Pairs are sorted by the target's length in steps of so many tokens, and then by the source's: on Multi30k a batch of
+# 16 is 5 % padding, against 12 % where the sum of both lengths is sorted.
+STEP = 8
+# Pairs that are read at once when nothing is learned.
+EVALUATION_PAIRS = 32
+
+BEAM, ALPHA = 8, 0.6  # paper, section 3.3
+# Beyond these a search takes all memory there is, and scores are infinite.
+WIDEST, LARGEST_ALPHA = 256, 10
+# The criterion's target length is the source's and so many characters (paper, appendix).
+LONGER = 5
+# Ours: no translation is longer than this many times its source, and some characters.
+MOST_TIMES, MOST_MORE = 3, 50
+# Texts that are decoded side by side, and the most characters of their sources in all, whatever their number.
+BATCH, BATCH_CHARACTERS = 32, 8192
+# A text that is longer is translated piece by piece, whatever there was in training.
+LONGEST = 1000
+# Texts that are sorted by length together when many are translated: what bounds the memory.
+POOL = 256
+
+_SENTENCE_END = re.compile(r"(?<=[.!?…:;]) +")
+
+
+class TranslationSettings(TaskSettings):
+    """What a translator is trained with, besides what every task has."""
+
+    source: str = setting("de", help="the language to translate from, as the files end", group="data")
+    target: str = setting("en", help="the language to translate to", group="data")
+    max_length: int | None = setting(
+        300, help="leave pairs with a longer side out of training, in characters", group="data", at_least=1
+    )
+    min_count: int = setting(2, help="read rarer characters as unknown", group="data", at_least=1)
+    embedding_size: int | None = setting(
+        None, help="size of the characters' vectors; none: hidden_size", group="model", at_least=1, at_most=65_536
+    )
+    sample: int = setting(
+        100, help="validation sentences that are translated after each epoch, for BLEU; 0: none", at_least=0
+    )
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        if self.source == self.target:
+            yield f"target: must be another language than source={self.source}"
+
+
+DEMO = Preset(
+    "demo",
+    TranslationSettings(
+        hidden_size=128,
+        num_layers=2,
+        kernel_size=(6, 2),
+        embedding_size=64,
+        batch_size=64,
+        learning_rate=4e-3,
+        warm_up=50,
+        clip=1.0,
+        epochs=20,
+        max_steps=800,
+        min_count=1,
+        checkpoint_every=200,
+    ),
+)
+
+PAPER = Preset(
+    "paper",
+    TranslationSettings(
+        hidden_size=320,
+        num_layers=4,
+        kernel_size=(6, 2, 2, 2),
+        pooling="fo",
+        dropout=0.0,
+        batch_size=16,
+        optimizer="adam",
+        learning_rate=1e-3,
+        schedule="constant",
+        clip=5.0,
+        epochs=10,
+        max_length=300,
+        checkpoint_every=500,
+    ),
+    by_cell={"lstm": {"dropout": 0.2}},
+    notes={
+        "hidden_size": "paper 3.3",
+        "num_layers": "paper 3.3: of the encoder, and of the decoder",
+        "kernel_size": "paper 3.3: of the encoder; the decoder's is 2, ours: not said",
+        "pooling": "paper 2.1, eq. 8: fo in the last layer of the decoder; ours: fo everywhere",
+        "zoneout": "paper 3.3 names none",
+        "dropout": "paper 3.3: none for the QRNN, 0.2 for the LSTM",
+        "embedding_size": "ours: not said; one for both languages",
+        "batch_size": "paper 3.3",
+        "optimizer": "paper 3.3: Adam with beta 0.9 and 0.999, epsilon 1e-8",
+        "learning_rate": "paper 3.3",
+        "schedule": "paper 3.3 names none",
+        "clip": "paper 3.3",
+        "l2": "paper 3.3: none",
+        "epochs": "paper 3.3",
+        "max_length": "paper 3.3",
+        "min_count": "ours: not said; the paper's vocabulary has 187 characters",
+        "sample": "ours: of validation, decoded greedily",
+    },
+)
+
+# Ours throughout.
+FAST = Preset(
+    "fast",
+    TranslationSettings(
+        hidden_size=320,
+        num_layers=3,
+        kernel_size=(6, 2, 2),
+        dropout=0.1,
+        batch_size=32,
+        learning_rate=2e-3,
+        weight_decay=0.01,
+        warm_up=500,
+        clip=1.0,
+        epochs=10,
+        precision="bfloat16",
+        checkpoint_every=500,
+    ),
+)
+
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A part of a corpus as ids; target number n translates source number n."""
+
+    sources: list[Tensor]  # of each sentence, (T,), int64, T at least 1; without start and end
+    targets: list[Tensor]  # the same
+    source_texts: list[str]  # as they are in the file, whatever the vocabulary does not know or puts in lower case
+    target_texts: list[str]
+
+
+def pair_batches(model: Translator, part: Pairs, batch_size: int, **how: int) -> LengthBatches:
+    """Pairs of similar length: source, and the target with its start and end."""
+    start, end = torch.tensor([model.start]), torch.tensor([model.end])
+    source_lengths, target_lengths = lengths_of(part.sources), lengths_of(part.targets) + 1
+
+    def collate(rows: np.ndarray) -> Batch:
+        targets = [part.targets[row] for row in rows]
+        every = np.arange(len(rows))
+        inputs = pad("target", [torch.cat([start, each]) for each in targets], every, model.padding)
+        labels = pad("labels", [torch.cat([each, end]) for each in targets], every, model.padding)
+        return {**pad("source", part.sources, rows, model.padding), **inputs, "labels": labels["labels"]}
+
+    by_length = target_lengths // STEP * (source_lengths.max() + 1) + source_lengths
+    return LengthBatches(by_length, batch_size, collate, **how)
+
+
+def batch_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """The loss in nats, summed over all characters of the targets and their ends."""
+    total: Tensor = model(
+        batch["source"], batch["source_lengths"], batch["target"], batch["target_lengths"], batch["labels"]
+    )
+    return total
+
+
+@torch.no_grad()
+def loss_per_character(model: Translator, part: Pairs, tick: Tick = silent) -> float:
+    """Mean loss in nats over all characters of the targets, and their ends, each with the right ones before it."""
+    device = next(model.parameters()).device
+    batches = pair_batches(model, part, EVALUATION_PAIRS)
+    total, count = 0.0, 0
+    for done, batch in enumerate(batches.epoch(0), 1):
+        total += batch_loss(model, to_device(batch, device)).item()
+        count += int(batch["target_lengths"].sum())
+        tick(done, len(batches))
+    return total / count
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of some translations against one reference each, in percent."""
+
+    bleu: float
+    chrf: float
+    exact_match: float
+    signatures: dict[str, str]  # of sacrebleu, by figure: what makes the numbers comparable
+
+
+def score(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Scores:
+    """All figures at once; `lowercase` compares without regard to case."""
+    try:
+        from sacrebleu.metrics import BLEU, CHRF
+    except ImportError:
+        raise MissingPackageError("BLEU needs sacrebleu: pip install 'quasirnn[translate]'") from None
+    bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
+    bleu_score, chrf_score = (metric.corpus_score(translations, [references]).score for metric in (bleu, chrf))
+    pairs = zip(translations, references, strict=True)
+    right = sum(one.lower() == other.lower() if lowercase else one == other for one, other in pairs)
+    return Scores(
+        bleu=bleu_score,
+        chrf=chrf_score,
+        exact_match=100 * right / len(references),
+        signatures={"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())},
+    )
+
+
+class TranslationTask(Task[TranslationSettings]):
+    name = NAME
+    settings = TranslationSettings
+    presets = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
+    model = Translator
+    unit = "characters"
+    best_by = "loss"
+    paper_corpus = "iwslt"
+    data_keys = ("train", "valid", "test", "source", "target")
+    evaluation_options = ("beam", "alpha")
+    next_commands = ("evaluate {run}", "translate {run}")
+
+    def columns(self, settings: TranslationSettings) -> Columns:
+        return Columns(
+            names=("source", "target"),
+            header={"source": (settings.source.lower(),), "target": (settings.target.lower(),)},
+            parallel={"source": settings.source, "target": settings.target},
+            group="target",
+            share=SHARE,
+            most=MOST,
+            hold_out_by_folder=True,
+            skip_empty=True,
+            unit="pairs",
+        )
+
+    def built_in(self, settings: TranslationSettings, splits: Sequence[str]) -> Corpus:
+        if (settings.source, settings.target) != ("de", "en"):
+            raise DataError(
+                f"the built-in translations are from de to en, not from {settings.source} to {settings.target}; name a "
+                f"folder of your own"
+            )
+
+        def make(split: str) -> dict[str, Iterable[str]]:
+            sources, targets = zip(*number_words.load(split), strict=True)
+            return {"source": sources, "target": targets}
+
+        return built_in(BUILT_IN, make, splits)
+
+    def read(
+        self,
+        settings: TranslationSettings,
+        data: Sequence[str],
+        splits: Sequence[str],
+        saved: Mapping[str, Any],
+        own: bool,
+    ) -> Corpus:
+        corpus = super().read(settings, data, splits, saved, own)
+        train, longest = corpus.parts.get("train"), settings.max_length
+        if data and train is not None and longest is not None:
+            corpus.parts["train"] = _without_long(train, longest, corpus.notes)
+        known = set(train["target"]) if train is not None and data else set()
+        for split, part in corpus.parts.items():
+            if split != "train" and (both := sum(target in known for target in part["target"])):
+                corpus.notes.append(f"{split}: {both:,} of {len(part):,} target sentences are in train as well")
+        return corpus
+
+    def facts(self, settings: TranslationSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
+        return {"source": settings.source, "target": settings.target}
+
+    def make_vocabulary(self, settings: TranslationSettings, train: Part, notes: list[str]) -> Vocabulary:
+        # One for both languages. Joined: counting characters costs as much for a short text as for a long one.
+        texts = train["source"] + train["target"]
+        cased = [text.lower() for text in texts] if settings.lowercase else texts
+        return Vocabulary.build(
+            ["".join(cased)],
+            "character",
+            SPECIALS,
+            notes,
+            lowercase=settings.lowercase,
+            max_size=settings.max_vocabulary,
+            min_count=settings.min_count,
+        )
+
+    def encode(
+        self, settings: TranslationSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
+    ) -> tuple[Pairs, dict[str, Any]]:
+        sides = {name: vocabulary.encode_all(part[name]) for name in ("source", "target")}
+        unknown = vocabulary.special("unknown")
+        count = sum(int((torch.cat(ids) == unknown).sum()) for ids in sides.values())
+        summary = {
+            "pairs": len(part),
+            "characters": [sum(map(len, ids)) for ids in sides.values()],
+            "longest": [max(map(len, ids)) for ids in sides.values()],
+            "unknown": count,
+            "outside": count,
+        }
+        return Pairs(sides["source"], sides["target"], part["source"], part["target"]), summary
+
+    def build(self, settings: TranslationSettings, data: Dataset) -> Translator:
+        if settings.sample:
+            # Before training, not after its first epoch: says so if sacrebleu is missing.
+            score(["a"], ["a"])
+        torch.manual_seed(settings.seed)
+        special = {role: data.vocabulary.special(role) for role in ("padding", "start", "end")}
+        return Translator(
+            len(data.vocabulary),
+            hidden_size=settings.hidden_size,
+            num_layers=settings.num_layers,
+            embedding_size=settings.embedding_size,
+            cell=settings.cell,
+            kernel_size=settings.kernel_size,
+            pooling=settings.pooling,
+            zoneout=settings.zoneout,
+            dropout=settings.dropout,
+            **special,
+        )
+
+    def batches(self, settings: TranslationSettings, part: Pairs, model: Any, world: World) -> LengthBatches:
+        how = {"seed": settings.seed, "rank": world.rank, "world_size": world.size}
+        return pair_batches(model, part, settings.batch_size, **how)
+
+    def loss(
+        self, settings: TranslationSettings, model: nn.Module, batch: Batch, carried: Carried
+    ) -> tuple[Tensor, int, Carried]:
+        return batch_loss(model, batch), int(batch["target_lengths"].sum()), None
+
+    def validate(
+        self, settings: TranslationSettings, model: Any, part: Pairs, vocabulary: Vocabulary, tick: Tick
+    ) -> dict[str, float]:
+        """The loss on all of the part; BLEU and exact match on its first sentences, decoded greedily."""
+        figures = {"loss": loss_per_character(model, part, tick)}
+        if settings.sample:
+            sources, references = part.source_texts[: settings.sample], part.target_texts[: settings.sample]
+            translations = [best.text for best, *_ in Decoder(model, vocabulary).translate(sources, beam=1)]
+            scores = score(translations, references, lowercase=vocabulary.lowercase)
+            figures |= {"bleu": scores.bleu, "chrf": scores.chrf, "exact_match": scores.exact_match}
+        return figures
+
+
+def _without_long(part: Part, max_length: int, notes: list[str]) -> Part:
+    rows = [row for row, pair in enumerate(zip(*part.columns.values(), strict=True)) if max(map(len, pair)) <= max_length]
+    if not rows:
+        raise DataError(f"{part.files[0]}: every pair has a side of more than max_length = {max_length} characters")
+    if left_out := len(part) - len(rows):
+        notes.append(
+            f"train: {left_out:,} of {len(part):,} pairs left out, as a side has more than max_length = {max_length} "
+            f"characters"
+        )
+    return part.select(rows)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of a text."""
+
+    text: str
+    score: float  # by the ranking criterion
+    log_probability: float
+    finished: bool  # False if it was cut off at the greatest length
+    attention: Tensor | None = None  # (T, S): each character, and the end mark, on the characters of the source
+
+
+class Decoder:
+    """A model and its vocabulary, which translate texts."""
+
+    def __init__(self, model: Translator, vocabulary: Vocabulary) -> None:
+        self.model, self.vocabulary = model, vocabulary
+        self.device = next(model.parameters()).device
+        roles = ("padding", "start", "unknown")
+        self._never = torch.tensor([vocabulary.special(role) for role in roles], device=self.device)
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int = BEAM,
+        alpha: float = ALPHA,
+        n_best: int = 1,
+        batch_size: int = BATCH,
+        attention: bool = False,
+        tick: Tick = silent,
+        each_step: Callable[[], None] = lambda: None,
+    ) -> list[list[Translation]]:
+        """The n best translations of each text, best first, in the order of the texts. None may be empty.
+
+        The result for a text does not depend on the others, but for the rounding of the matrix products. `tick` is
+        called after each batch, `each_step` after each step of the search; both may raise to end it.
+        """
+        if not texts:
+            return []
+        ids = [self.vocabulary.encode(text) for text in texts]
+        batches = EvaluationBatches(
+            lengths_of(ids),
+            lambda rows: pad("source", ids, rows, self.model.padding),
+            batch_size=batch_size,
+            max_tokens=BATCH_CHARACTERS,
+        )
+        translations: list[list[Translation]] = [[] for _ in texts]
+        for done, (rows, batch) in enumerate(zip(batches.rows, batches, strict=True), 1):
+            lengths = batch["source_lengths"]
+            hypotheses = self._search(batch["source"], lengths, beam, alpha, n_best, attention, each_step)
+            for row, best in zip(rows.tolist(), hypotheses, strict=True):
+                translations[row] = [self._translation(each, len(ids[row])) for each in best]
+            tick(done, len(batches))
+        return translations
+
+    @torch.no_grad()
+    def _search(
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        beam: int,
+        alpha: float,
+        n_best: int,
+        attention: bool,
+        each_step: Callable[[], None],
+    ) -> list[list[Hypothesis]]:
+        def step(tokens: Tensor, decoding: Decoding) -> tuple[Tensor, Decoding, Tensor | None]:
+            log_probabilities, decoding, weights = self.model.advance(tokens, decoding)
+            each_step()
+            # Padding, start and unknown are no characters that could be put out.
+            allowed = log_probabilities.index_fill(1, self._never, float("-inf"))
+            # Those of all hypotheses would be kept to the end: a lot, if nobody looks at them.
+            return allowed, decoding, weights if attention else None
+
+        return beam_search(
+            step,
+            self.model.decoding(tokens.to(self.device), lengths.to(self.device)),
+            len(lengths),
+            start=self.model.start,
+            end=self.model.end,
+            target_lengths=lengths + LONGER,
+            max_lengths=MOST_TIMES * lengths + MOST_MORE,
+            beam=beam,
+            alpha=alpha,
+            n_best=n_best,
+            select=Decoding.rows,
+            device=self.device,
+        )
+
+    def _translation(self, hypothesis: Hypothesis, source_length: int) -> Translation:
+        attention = hypothesis.attention
+        if attention is not None:
+            attention = attention[:, :source_length].float().cpu()
+        return Translation(
+            text=self.vocabulary.decode(hypothesis.tokens),
+            score=hypothesis.score,
+            log_probability=hypothesis.log_probability,
+            finished=hypothesis.finished,
+            attention=attention,
+        )
+
+
+def pieces(text: str, longest: int = LONGEST) -> list[str]:
+    """A long text in pieces of at most `longest` characters, cut where sentences end, else at spaces, else anywhere.
+
+    >>> pieces("One. Two three.", 10)
+    ['One.', 'Two three.']
+    """
+    if len(text) <= longest:
+        return [text]
+    parts: list[str] = []
+    for sentence in _SENTENCE_END.split(text):
+        for part in _cut(sentence, longest):
+            if parts and len(parts[-1]) + 1 + len(part) <= longest:
+                parts[-1] += " " + part
+            else:
+                parts.append(part)
+    return parts
+
+
+def _cut(sentence: str, longest: int) -> list[str]:
+    parts = []
+    while len(sentence) > longest:
+        place = sentence.rfind(" ", 1, longest + 1)
+        place = longest if place < 0 else place
+        parts.append(sentence[:place])
+        sentence = sentence[place:].lstrip(" ")
+    return [part for part in (*parts, sentence) if part.strip()]
+
+
+@dataclass(frozen=True)
+class TranslationEvaluation(Evaluation):
+    pairs: int
+    unknown: int  # characters that the vocabulary does not have
+    loss: float  # nats per character of the targets
+    bleu: float
+    chrf: float
+    exact_match: float  # percent
+    bleu_lowercase: float
+    beam: int
+    alpha: float
+    signatures: dict[str, str]
+
+    def lines(self) -> list[str]:
+        return [
+            f"{self.corpus}, {self.split}: BLEU {self.bleu:.2f} (lower-case {self.bleu_lowercase:.2f}), chrF "
+            f"{self.chrf:.2f}, exact match {self.exact_match:.2f} %, loss {self.loss:.4f} ({self.pairs:,} pairs, "
+            f"beam {self.beam}, alpha {self.alpha:g})",
+            *self.signatures.values(),
+        ]
+
+
+class TranslationPipeline(Pipeline[TranslationSettings]):
+    """Model and vocabulary as one object.
+
+    translator = quasirnn.load("runs/translation")
+    translator.translate("dreihundertzwölf").text
+    """
+
+    kinds = ("character",)
+    roles = tuple(SPECIALS)
+    model: Translator
+
+    def __init__(self, task: Task[TranslationSettings], run: Any, device: str | torch.device = "cpu") -> None:
+        super().__init__(task, run, device)
+        self._check_special_tokens()
+        self.decoder = Decoder(self.model, self.vocabulary)
+        # Characters that are translated as one piece: no more than a side of training could have.
+        self.longest = min(LONGEST, self.settings.max_length or LONGEST)
+
+    def translate(self, text: str, *, beam: int = BEAM, alpha: float = ALPHA) -> Translation:
+        """The best translation of a text.
+
+        Raises:
+            DataError: there is nothing in it but white space, or no such search as asked for.
+        """
+        return self.n_best(text, 1, beam=beam, alpha=alpha)[0]
+
+    def n_best(
+        self, text: str, n: int, *, beam: int = BEAM, alpha: float = ALPHA, attention: bool = False
+    ) -> list[Translation]:
+        """The n best translations that a beam gives, n at most its width, best first; with their attention on request.
+
+        A text that is too long for one piece has one translation, the best of each piece, and no attention.
+        """
+        _check_search(beam, alpha, n)
+        if not text.strip():
+            raise DataError("translate: the text is blank; there is nothing to translate.")
+        parts = pieces(text, self.longest)
+        if len(parts) > 1:
+            return _joined(self.decoder.translate(parts, beam=beam, alpha=alpha))
+        # Of a long text of which all but one piece is blank, the attention would be on that piece.
+        attention = attention and parts == [text]
+        (best,) = self.decoder.translate(parts, beam=beam, alpha=alpha, n_best=n, attention=attention)
+        return best
+
+    def translate_all(
+        self, texts: Iterable[str], *, beam: int = BEAM, alpha: float = ALPHA, n: int = 1, batch_size: int = BATCH
+    ) -> Iterator[list[Translation]]:
+        """The n best translations of each text, in their order; of a blank one none.
+
+        Texts are read as they are needed, some hundred at a time, so that any number fits into memory. One that is too
+        long for one piece has one translation.
+        """
+        _check_search(beam, alpha, n)
+        return self._translate_pools(iter(texts), beam, alpha, n, batch_size)
+
+    def _translate_pools(
+        self, texts: Iterator[str], beam: int, alpha: float, n: int, batch_size: int
+    ) -> Iterator[list[Translation]]:
+        while pool := list(islice(texts, max(POOL, batch_size))):
+            cut = [pieces(text, self.longest) if text.strip() else [] for text in pool]
+            flat = [part for parts in cut for part in parts]
+            results = iter(self.decoder.translate(flat, beam=beam, alpha=alpha, n_best=n, batch_size=batch_size))
+            for parts in cut:
+                own = list(islice(results, len(parts)))
+                yield own[0] if len(own) == 1 else _joined(own)
+
+    def evaluate(
+        self,
+        split: str = "test",
+        data: list[str] | None = None,
+        tick: Tick = silent,
+        *,
+        beam: int = BEAM,
+        alpha: float = ALPHA,
+    ) -> TranslationEvaluation:
+        """BLEU, chrF, exact match and loss on a split: train, valid, test, or the stem of files.
+
+        Args:
+            data: folders; those of the training if not given.
+        """
+        _check_search(beam, alpha)
+        name, part, dataset = self._dataset(split, data)
+        loss = loss_per_character(self.model, part)
+        best = [first.text for first, *_ in self.decoder.translate(part.source_texts, beam=beam, alpha=alpha, tick=tick)]
+        scores = score(best, part.target_texts, lowercase=self.vocabulary.lowercase)
+        return TranslationEvaluation(
+            corpus=dataset.corpus.name,
+            split=name,
+            notes=tuple(dataset.notes),
+            pairs=len(best),
+            unknown=dataset.summaries[name]["unknown"],
+            loss=loss,
+            bleu=scores.bleu,
+            chrf=scores.chrf,
+            exact_match=scores.exact_match,
+            bleu_lowercase=score(best, part.target_texts, lowercase=True).bleu,
+            beam=beam,
+            alpha=alpha,
+            signatures=scores.signatures,
+        )
+
+    @cached_property
+    def card(self) -> dict[str, Any]:
+        corpus = self.training.corpus
+        source = corpus.get("source")
+        examples = BUILT_IN_EXAMPLES if corpus.get("name") == BUILT_IN else EXAMPLES.get(str(source).lower(), ())
+        return {"source": source, "target": corpus.get("target"), "examples": list(examples)}
+
+    def _check_special_tokens(self) -> None:
+        """A model with other special tokens than its vocabulary would write them as characters."""
+        for role in ("padding", "start", "end"):
+            if getattr(self.model, role) != self.vocabulary.special(role):
+                raise RunError(
+                    f"{self.run.config}: {role} is {getattr(self.model, role)}, but {self.vocabulary.special(role)} in "
+                    f"{self.run.vocabulary.name}. {REMEDY}"
+                )
+
+
+def _check_search(beam: int, alpha: float, n: int = 1) -> None:
+    if not 1 <= beam <= WIDEST:
+        raise DataError(f"beam must be from 1 to {WIDEST}, got {beam}.")
+    if not 0 <= alpha <= LARGEST_ALPHA:
+        raise DataError(f"alpha must be from 0 to {LARGEST_ALPHA}, got {alpha}.")
+    if not 1 <= n <= beam:
+        raise DataError(f"the n best are at most as many as the beam is wide, {beam}, and at least 1; got {n}.")
+
+
+def _joined(by_piece: Sequence[Sequence[Translation]]) -> list[Translation]:
+    """The best translations of consecutive pieces as one; none of no pieces."""
+    best = [translations[0] for translations in by_piece]
+    if not best:
+        return []
+    return [
+        Translation(
+            text=" ".join(piece.text for piece in best),
+            score=sum(piece.score for piece in best),
+            log_probability=sum(piece.log_probability for piece in best),
+            finished=all(piece.finished for piece in best),
+        )
+    ]
+
+
+# Commands
+
+
+def translate(
+    run: RunArgument,
+    text: Texts = None,
+    file: TextFile = None,
+    beam: Annotated[int, typer.Option(help="Hypotheses that are kept; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
+    alpha: Annotated[
+        float,
+        typer.Option(
+            help="Of the ranking criterion: the larger, the more a short translation loses.", min=0, max=LARGEST_ALPHA
+        ),
+    ] = ALPHA,
+    n_best: Annotated[
+        int,
+        typer.Option(help="Translations of each text, a line each, the best first; at most --beam.", min=1, max=WIDEST),
+    ] = 1,
+    batch_size: Annotated[int, typer.Option(help="The most texts that are decoded at once.", min=1, max=1024)] = BATCH,
+    as_json: AsJson = False,
+) -> None:
+    """Translate texts: a line for each, in their order; one sentence a line, if the training's pairs were sentences.
+
+    A blank line stays blank. With --n-best a line has the number of its text, the score and the translation, with tabs
+    between. A text that is longer than the pairs of training could be (max_length, and at most a thousand characters)
+    is cut where sentences end and translated piece by piece; it has one translation. Characters that the model does not
+    know are read as unknown. Any number of lines is read in constant memory.
+
+    Examples:
+
+    quasirnn translate runs/translation "der dritte März neunzehnhundertsiebenundachtzig"
+
+    quasirnn translate runs/translation --file german.txt --beam 1 > english.txt
+    """
+    pipeline = console.load_run(run, NAME)
+    items, read = tee(console.read_texts(text, file))
+    results = pipeline.translate_all(read, beam=beam, alpha=alpha, n=n_best, batch_size=batch_size)
+    if as_json:
+        pairs = zip(items, results, strict=True)
+        console.print_items({"text": item, "translations": list(map(_values, best))} for item, best in pairs)
+        return
+    for number, translations in enumerate(results, 1):
+        if n_best == 1:
+            print(translations[0].text if translations else "", flush=True)
+        for each in translations if n_best > 1 else ():
+            print(f"{number}\t{each.score:.4f}\t{each.text}", flush=True)
+
+
+def _values(translation: Translation) -> dict[str, Any]:
+    return {name: getattr(translation, name) for name in ("text", "score", "log_probability", "finished")}
+
+
+def attention(
+    run: RunArgument,
+    text: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="The sentence to translate; standard input if none.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Read the sentence from a file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: attention.png in RUN]")
+    ] = None,
+    beam: Annotated[int, typer.Option(help="Hypotheses that are kept; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
+) -> None:
+    """Translate a sentence and draw what each character of the translation attended to: source across, target down.
+
+    Example:
+
+    quasirnn plot attention runs/translation "der dritte März neunzehnhundertsiebenundachtzig"
+    """
+    with console.picture(out, run / "attention.png") as path:
+        pipeline = console.load_run(run, NAME)
+        whole = console.one_text(text, file)
+        (best,) = pipeline.n_best(whole, 1, beam=beam, attention=True)
+        if best.attention is None:
+            raise DataError("the text is too long for one picture: give one sentence.")
+        draw_attention(whole, best, path)
+
+
+def draw_attention(source: str, translation: Translation, path: Path) -> None:
+    from quasirnn.plots.attention import attention_weights
+
+    assert translation.attention is not None
+    target = [*translation.text, *(["end"] if translation.finished else [])]
+    attention_weights(path, list(source), target, translation.attention.numpy())
+
+
+# Over HTTP
+
+TRANSLATE_CHARACTERS, MAX_BEAM, MAX_ALPHA = 1_000, 16, 2.0
+# The attention is a number for each pair of characters, of each translation.
+ATTENTION_CHARACTERS = 300
+# How much of a batch a translation takes up, beside a text that is classified; more where the attention is kept.
+TRANSLATION_SIZE, ATTENTION_SIZE = 4, 16
+
+
+class TranslateRequest(Request):
+    text: Text = Field(min_length=1, max_length=TRANSLATE_CHARACTERS)
+    beam: int = Field(BEAM, ge=1, le=MAX_BEAM)
+    n_best: int = Field(1, ge=1, le=MAX_BEAM, description="At most as many as beam.")
+    alpha: float = Field(ALPHA, ge=0, le=MAX_ALPHA)
+    attention: bool = Field(False, description=f"For a text of at most {ATTENTION_CHARACTERS} characters.")
+
+
+def check_translate(pipeline: TranslationPipeline, request: TranslateRequest) -> None:
+    if request.n_best > request.beam:
+        raise InvalidField("n_best", f"at most {request.beam}, as beam is, got {request.n_best}.")
+    if request.attention and len(request.text) > ATTENTION_CHARACTERS:
+        raise InvalidField(
+            "text", f"at most {ATTENTION_CHARACTERS:,} characters with attention, got {len(request.text):,}."
+        )
+    if not request.text.strip():
+        raise InvalidField("text", "is blank; there is nothing to translate.")
+
+
+def answer_translate(pipeline: TranslationPipeline, requests: list[TranslateRequest], step: Step) -> list[Any]:
+    """Texts of about the same length are decoded together, where they ask for the same."""
+    first = requests[0]
+    results = pipeline.decoder.translate(
+        [request.text for request in requests],
+        beam=first.beam,
+        alpha=first.alpha,
+        n_best=first.n_best,
+        attention=first.attention,
+        each_step=step,
+    )
+    return [
+        {
+            "source": pipeline.vocabulary.tokenise(request.text),
+            "translations": [_answer(translation) for translation in best],
+        }
+        for request, best in zip(requests, results, strict=True)
+    ]
+
+
+def _answer(translation: Translation) -> dict[str, Any]:
+    weights = translation.attention
+    return {
+        **_values(translation),
+        # The end is a character too: it has a row of the attention.
+        "characters": [*translation.text, *([""] if translation.finished else [])],
+        "attention": None if weights is None else weights.double().numpy().round(4),
+    }
+
+
+ENDPOINTS = (
+    Endpoint(
+        "/translate",
+        "A text in another language",
+        TranslateRequest,
+        answer_translate,
+        check=check_translate,
+        together=lambda request: (
+            request.beam,
+            request.alpha,
+            request.n_best,
+            request.attention,
+            len(request.text).bit_length(),
+        ),
+        size=lambda request: ATTENTION_SIZE if request.attention else TRANSLATION_SIZE,
+        limits={
+            "translate_characters": TRANSLATE_CHARACTERS,
+            "attention_characters": ATTENTION_CHARACTERS,
+            "beam": MAX_BEAM,
+            "alpha": MAX_ALPHA,
+        },
+    ),
+)
+
+BUILT_IN_EXAMPLES = (
+    "der dritte März neunzehnhundertsiebenundachtzig",
+    "vierzehn Uhr siebenunddreißig",
+    "siebenhundertvierzehntausenddreihundertacht",
+)
+EXAMPLES = {
+    "de": (
+        "Ein Mann fährt mit dem Fahrrad durch die Stadt.",
+        "Zwei Kinder spielen im Garten.",
+        "Eine Frau liest ein Buch.",
+    ),
+    "en": (
+        "A man rides his bicycle through the town.",
+        "Two children are playing in the garden.",
+        "A woman reads a book.",
+    ),
+}
+
+
+def show_demo(pipeline: TranslationPipeline, folder: Path, seed: int, screen: Screen) -> Shown:
+    picture = folder / "translation-attention.png"
+    best = {sentence: pipeline.n_best(sentence, 1, attention=True)[0] for sentence in BUILT_IN_EXAMPLES}
+    draw_attention(BUILT_IN_EXAMPLES[0], best[BUILT_IN_EXAMPLES[0]], picture)
+    example = "\n".join(f"{sentence}  ->  {translation.text}" for sentence, translation in best.items())
+    return Shown("The translator says:", example, [picture])
+
+
+TranslationTask.pipeline = TranslationPipeline
+TranslationTask.commands = (translate,)
+TranslationTask.plots = (attention,)
+TranslationTask.endpoints = ENDPOINTS
+TranslationTask.demo = Demo(
+    quality="% exact",
+    explained="unseen numbers, dates and times translated to the letter",
+    minutes=Minutes(qrnn=0.75, lstm=1.1, rest=0.5),
+    test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick, beam=1).exact_match,
+    show=show_demo,
+    commands=("translate {folder}/translation-qrnn 'der erste Mai zweitausendsechs'",),
+)
+
+TASK = TranslationTask()
