@@ -36,9 +36,9 @@ def quasirnn(*words: str, fsync: Callable[[int], None] = lambda descriptor: None
         without_matplotlib(),
         contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(told),
+        pytest.raises(SystemExit) as end,
     ):
-        with pytest.raises(SystemExit) as end:
-            main()
+        main()
     assert not end.value.code, f"quasirnn {' '.join(words)}: {told.getvalue()}"
     return printed.getvalue()
 
