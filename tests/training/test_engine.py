@@ -74,6 +74,19 @@ def test_a_gradient_below_the_limit_is_not_scaled(tmp_path):
     assert learner.model.w.item() == pytest.approx(1 - 0.3)
 
 
+def test_what_is_carried_ends_with_its_epoch(tmp_path):
+    carried_in = []
+
+    class Carrying(Plain):
+        def loss(self, model, batch, carried):
+            carried_in.append(None if carried is None else carried[0].item())
+            return model(batch).sum(), len(batch), (batch.sum(),)
+
+    learner = Carrying([[1.0], [2.0], [3.0]])
+    train(learner, sgd(learner.model, 0.1), Plan(epochs=2), tmp_path)
+    assert carried_in == [None, 1.0, 2.0] * 2
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_guarantee_bad_numbers_stop_before_the_update(tmp_path, bad):
     learner = TinyLearner(tmp_path)
