@@ -322,7 +322,7 @@ BAD_CHECKPOINTS = {
         ),
         "optimizer.safetensors is not what was written (SHA-256 differs)",
     ),
-    "without state": (lambda folder: (folder / "state.json").unlink(), "state.json: No such file or directory"),
+    "without state": (lambda folder: (folder / "state.json").unlink(), "state.json: no such file"),
     "with wrong JSON": (lambda folder: (folder / "state.json").write_text('{"format": 1'), "cannot be used: "),
 }
 
