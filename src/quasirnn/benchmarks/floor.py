@@ -45,11 +45,14 @@ class Case:
         return f"{self.mode}, batch {self.B}, length {self.T}, {self.H} units, {self.pooling}, width {self.k}"
 
 
+VARIANTS_BUDGET = Budget(seconds=0.8)
+
+
 @dataclass(frozen=True)
 class Plan:
     cases: tuple[Case, ...]
     budget: Budget  # for each cell of the grid
-    variants_budget: Budget = Budget(seconds=0.8)  # for each of the others
+    variants_budget: Budget = VARIANTS_BUDGET  # for each of the others
 
 
 def grid(batches: tuple[int, ...], lengths: tuple[int, ...], H: int) -> tuple[Case, ...]:
@@ -135,7 +138,9 @@ def blocks(result: Result) -> list[list[tuple[str, list[Cell]]]]:
     by_mode = {mode: [c for c in result.cells if c["block"] == "grid" and c["mode"] == mode] for mode in MODES}
     H = by_mode["inference"][0]["H"]
     others = [cell for cell in result.cells if cell["block"] == "variants"]
-    by_pooling = {name: [c for c in others if c["pooling"] == name] for name in dict.fromkeys(c["pooling"] for c in others)}
+    by_pooling = {
+        name: [c for c in others if c["pooling"] == name] for name in dict.fromkeys(c["pooling"] for c in others)
+    }
     rows = [
         [
             (f"QRNN / its GEMM, inference: fo, width 2, {H} units", by_mode["inference"]),

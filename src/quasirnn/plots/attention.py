@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def attention_weights(
         panel.set_xlabel("source", fontsize=FONT, color=GREY)
         panel.set_ylabel("translation", fontsize=FONT, color=GREY)
         # Pale lines at the spaces of a text in characters make words easy to find.
-        guide = {"color": "#4c72b0", "linewidth": 0.4, "alpha": 0.35}
+        guide: dict[str, Any] = {"color": "#4c72b0", "linewidth": 0.4, "alpha": 0.35}
         for place in (place for place, token in enumerate(source) if token == " "):
             panel.axvline(place, **guide)
         for place in (place for place, token in enumerate(target) if token == " "):

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from quasirnn.plots.figure import COLOURS, TEXT_ON, figure
 
-BESIDE = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
 
 
 def grouped_bars(

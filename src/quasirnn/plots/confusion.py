@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def confusion_matrix(path: Path, classes: Sequence[str], counts: np.ndarray, *, 
             if few or count:
                 share = _percent(shares[row, column], 1 if few else 0) if totals[row] else "-"
                 colour = "white" if shares[row, column] > 0.55 else "black"
-                look = {"ha": "center", "va": "center", "fontsize": font, "linespacing": 1.25}
+                look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": font, "linespacing": 1.25}
                 panel.text(column, row, f"{count:,}\n{share}", color=colour, **look)
         panel.set_xticks(range(C), names, rotation=0 if longest <= cell else 90)
         panel.set_yticks(range(C), names)

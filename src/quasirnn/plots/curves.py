@@ -11,6 +11,7 @@ from quasirnn.plots.figure import require, sheet, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # One hue per group, its runs in shades of it from dark to light.
 HUES = ("Blues", "Oranges", "Greens", "Purples", "Reds", "Greys")
@@ -109,7 +110,7 @@ def learning_curves(
             entries.append((f"{shortened(name, LONGEST_NAME)}: {number(value)}", line))
         if any((curve.valid > high).any() for curve in curves):
             entries.append(("validation above the axes", _key(marker="^", color="#333333")))
-        _legend(panel, entries, trained=any(len(curve.train) for curve in curves))
+        _legend(drawing, panel, entries, trained=any(len(curve.train) for curve in curves))
 
 
 def colours(curves: Sequence[Curve]) -> list[tuple[float, ...]]:
@@ -218,7 +219,7 @@ def _mark(panel: "Axes", curve: Curve, colour: tuple[float, ...], high: float, h
     if best is not None and curve.valid[best] <= high:
         panel.plot([curve.valid_epochs[best]], [curve.valid[best]], markeredgecolor=colour, zorder=5, **RING)
     if len(beyond := curve.valid_epochs[curve.valid > high]):
-        look = {"color": colour, "markersize": 5, "transform": panel.get_xaxis_transform()}
+        look: dict[str, Any] = {"color": colour, "markersize": 5, "transform": panel.get_xaxis_transform()}
         panel.plot(beyond, np.full(len(beyond), 0.98), "^", **look)
 
 
@@ -228,7 +229,7 @@ def _key(**look: Any) -> Any:
     return Line2D([], [], **{"linestyle": "none", **look})
 
 
-def _legend(panel: "Axes", entries: list[tuple[str, Any]], *, trained: bool) -> None:
+def _legend(drawing: "Figure", panel: "Axes", entries: list[tuple[str, Any]], *, trained: bool) -> None:
     labels = [label for label, _ in entries]
     look: dict[str, Any] = {"loc": "best", "frameon": True, "framealpha": 0.85, "edgecolor": "none"}
     short = max(map(len, labels)) <= 40
@@ -236,6 +237,6 @@ def _legend(panel: "Axes", entries: list[tuple[str, Any]], *, trained: bool) -> 
         # Below, where it covers no data, on a figure that is higher by as much.
         columns = 2 if short else 1
         look = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": columns}
-        panel.figure.set_figheight(HEIGHT + 0.35 + 0.17 * -(-len(labels) // columns))
+        drawing.set_figheight(HEIGHT + 0.35 + 0.17 * -(-len(labels) // columns))
     title = "lines with markers: validation; thin lines: training" if trained else None
     panel.legend([handle for _, handle in entries], labels, title=title, title_fontsize=8, **look)

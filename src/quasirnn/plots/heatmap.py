@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def ratio_grids(
             _draw(panel, grid, high_is_good, limits)
 
 
-def outline_cells(panel: "Axes", rows: int, columns: int, **look: object) -> None:
+def outline_cells(panel: "Axes", rows: int, columns: int, **look: Any) -> None:
     """Lines between the cells of an image."""
     panel.spines[:].set_visible(False)
     panel.set_xticks(np.arange(columns + 1) - 0.5, minor=True)

@@ -26,7 +26,7 @@ def lines_over(
                 axes.plot(x, values, "o-", color=colour, markersize=4, label=name)
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter("{x:,.10g}")
-            axes.yaxis.get_major_locator().set_params(nbins=6, steps=[1, 2, 5, 10])
+            axes.locator_params(axis="y", nbins=6, steps=[1, 2, 5, 10])
             axes.set_ylim(0, 1.2 * (max(map(max, panel.lines.values())) or 1))
             axes.set_xlabel(x_name)
             axes.set_ylabel(panel.unit)

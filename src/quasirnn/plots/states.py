@@ -94,7 +94,13 @@ def hidden_states(
             for axes, (head, series, baseline) in zip(others, panels, strict=True):
                 _draw_series(axes, head, np.append(steps, steps[-1] + 1), series[steps], baseline)
             _number_steps((others or [main])[-1], steps, 10 * every)
-        look = {"location": "bottom", "fraction": 0.05, "shrink": 0.6 / columns, "aspect": 35, "pad": 0.02}
+        look: dict[str, Any] = {
+            "location": "bottom",
+            "fraction": 0.05,
+            "shrink": 0.6 / columns,
+            "aspect": 35,
+            "pad": 0.02,
+        }
         bar = drawing.colorbar(image, ax=grid, **look)
         bar.ax.locator_params(nbins=5)
         bar.ax.tick_params(length=2, labelsize=SMALL, labelcolor=GREY)
@@ -137,8 +143,9 @@ def _draw_series(axes: "Axes", head: str, edges: np.ndarray, series: np.ndarray,
     axes.set_title(head, fontsize=FONT, color=GREY)
     axes.set_xticks([0, 1], ["0", "1"])
     # Within the panel: the next one begins with its own 0.
-    for label, side in zip(axes.get_xticklabels(), ("left", "right"), strict=True):
-        label.set_horizontalalignment(side)
+    zero, one = axes.get_xticklabels()
+    zero.set_horizontalalignment("left")
+    one.set_horizontalalignment("right")
 
 
 def _number_steps(axes: "Axes", steps: np.ndarray, every: int) -> None:
