@@ -36,7 +36,9 @@ def test_speeds_count_the_characters_of_the_best_translations():
     for cell in result.cells:
         for name, seconds in cell["seconds"].items():
             assert cell["characters_per_second"][name] == pytest.approx(cell["B"] * cell["T"] / seconds["best"])
-        assert cell["ratios"]["nn.LSTM"] == pytest.approx(cell["seconds"]["nn.LSTM"]["best"] / cell["seconds"]["QRNN"]["best"])
+        assert cell["ratios"]["nn.LSTM"] == pytest.approx(
+            cell["seconds"]["nn.LSTM"]["best"] / cell["seconds"]["QRNN"]["best"]
+        )
 
 
 def test_the_summary_names_the_fastest_and_what_a_batch_gains():

@@ -104,7 +104,9 @@ def test_nothing_is_printed_when_results_are_wrong(bench, monkeypatch, tmp_path)
 
 def test_a_busy_machine_is_named_above_the_table(bench, monkeypatch):
     monkeypatch.setattr(machine, "cores_in_use", lambda: 1.5)
-    assert "Warning: this machine is busy. Other processes used 1.5 before the start and " in bench("layer", "--quick")[1]
+    assert (
+        "Warning: this machine is busy. Other processes used 1.5 before the start and " in bench("layer", "--quick")[1]
+    )
 
 
 def mistake(ended, *words):
@@ -121,12 +123,12 @@ def test_mistakes_are_reported_before_anything_is_timed(bench, monkeypatch):
         typed = (name, *ARGUMENTS.get(name, ()))
         mistake(bench(*typed, "--device", "cuda"), "--device cuda: torch sees no GPU here")
     mistake(bench("layer", "--device", "tpu"), "--device", "tpu")
-    mistake(bench("step", "--plot", "picture.pdf"), "--plot: picture.pdf: plots are written as .png or .svg")
+    mistake(bench("step", "--plot", "picture.pdf"), "--plot: picture.pdf: pictures are written as .png or .svg")
     mistake(bench("step", "--plot", "missing/picture.png"), "there is no folder missing")
     mistake(bench("scale", "--output", "missing/figures.json"), "there is no folder missing")
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else real(name))
-    mistake(bench("floor", "--plot", "picture.png"), "--plot: plots need matplotlib: pip install 'quasirnn[plot]'")
+    mistake(bench("floor", "--plot", "picture.png"), "--plot: drawing needs matplotlib: pip install 'quasirnn[plot]'")
 
 
 def test_mistakes_in_a_task_are_reported_before_anything_is_timed(bench, monkeypatch, tmp_path):

@@ -101,10 +101,10 @@ def hidden_states(
             "aspect": 35,
             "pad": 0.02,
         }
-        bar = drawing.colorbar(image, ax=grid, **look)
-        bar.ax.locator_params(nbins=5)
+        low, high = image.get_clim()
+        bar = drawing.colorbar(image, ax=grid, ticks=[low, (low + high) / 2, high], **look)
         bar.ax.tick_params(length=2, labelsize=SMALL, labelcolor=GREY)
-        bar.set_label(_legend(name, image.get_clim()), fontsize=FONT, color=GREY)
+        bar.set_label(_legend(name, low, high), fontsize=FONT, color=GREY)
 
 
 def colour_scale(values: np.ndarray, name: str) -> dict[str, Any]:
@@ -119,10 +119,9 @@ def colour_scale(values: np.ndarray, name: str) -> dict[str, Any]:
     return {"cmap": colormaps["RdBu_r"].with_extremes(bad=NAN), "vmin": -reach, "vmax": reach}
 
 
-def _legend(name: str, limits: tuple[float, float]) -> str:
-    low, high = (f"{limit:+g}" for limit in limits)
-    meaning = "yellow: 1 (open), violet: 0 (closed)" if name in GATES else f"red: {high}, blue: {low}"
-    return f"activation of {name}; {meaning}\none column per channel, similar channels adjacent"
+def _legend(name: str, low: float, high: float) -> str:
+    meaning = "yellow: 1 (open), violet: 0 (closed)" if name in GATES else f"red: {high:+g}, blue: {low:+g}"
+    return f"activation of {name}\n{meaning}; one column per channel, similar channels adjacent"
 
 
 def _name_channels(axes: "Axes", order: np.ndarray) -> None:
