@@ -64,7 +64,7 @@ def folder_of(file: Path) -> str:
 def folder_named(dotted: str) -> str | None:
     """The folder that an import leads to, or None if it leaves the package or leads to its base."""
     parts = dotted.split(".")
-    if parts[0] != "quasirnn":
+    if parts[0] != "quasirnn" or parts[1:2] in (["errors"], ["files"], ["schema"]):
         return None
     target = parts[1] if len(parts) > 1 else ""
     if target == "_kernels":

@@ -100,7 +100,7 @@ def test_states_of_any_layer_and_gate_from_anywhere(classifier, tmp_path):
     file, out = tmp_path / "review.txt", tmp_path / "states.svg"
     file.write_text("It's a\ndull film\n")
     for arguments, stdin, expected in (
-        ([TEXT], b"", {"c of layer 2", "activation of c", "p(good)", "mean f"}),
+        ([TEXT], b"", {"c of layer 2", "activation of c", "p(good)", "mean forget"}),
         (["--file", file, "--layer", 1, "--what", "f"], b"", {"f of layer 1", "activation of f", "p(good)"}),
         (["--label", "bad", "--what", "z"], TEXT.encode(), {"z of layer 2", "activation of z", "p(bad)"}),
     ):
@@ -119,8 +119,8 @@ def test_confusion_of_any_split(tiny_sentiment, tmp_path):
         assert (result.code, result.stdout, result.stderr) == (0, "", f"Wrote {out}\n")
         found = package.load(run).evaluate(split, [str(folder) for folder in data[1:]] or None)
         written = seen.words(out)
-        assert f"{found.accuracy:.2f}% of {found.texts} right" in written
-        assert {"bad", "fair", "good", "answer", "truth"} <= set(written)
+        assert f"Accuracy {found.accuracy:.2f}% of {found.texts} examples" in written
+        assert {"bad", "fair", "good", "predicted class", "true class"} <= set(written)
         for count in {number for row in found.confusion for number in row}:
             assert str(count) in written
 
