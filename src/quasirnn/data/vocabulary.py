@@ -174,8 +174,8 @@ class Vocabulary:
         if left_out := [token for token in counts if token not in vocabulary]:
             share = sum(counts[token] for token in left_out) / counts.total()
             notes.append(
-                f"vocabulary: {len(left_out):,} of {len(counts):,} {kind}s are too rare for it; they, {share:.1%} of the "
-                f"training text, are read as {vocabulary.specials['unknown']}"
+                f"vocabulary: {len(left_out):,} of {len(counts):,} {kind}s are too rare for it; they, {share:.1%} of "
+                f"the training text, are read as {vocabulary.specials['unknown']}"
             )
         return vocabulary
 

@@ -272,13 +272,18 @@ class SentimentTask(Task[SentimentSettings]):
         self, settings: SentimentSettings, data: Sequence[str], splits: Sequence[str], saved: Mapping[str, Any], own: bool
     ) -> Corpus:
         classes = saved.get("classes")
+        # Those of a trained model, or else all labels of train, which is read first.
+        labels = dict.fromkeys(classes or ())
 
-        def check(values: tuple[str, ...], place: str) -> None:
+        def check(split: str, values: tuple[str, ...], place: str) -> None:
             label, text = values
             if is_blank(text):
                 raise TextError(f"{place}: the text is empty; it has the label {label!r:.60}. Leave the row out?")
-            if classes is not None and label not in classes:
-                raise TextError(f"{place}: the label {label!r:.60} is not one of those in training: {some(classes)}")
+            if classes is None and split == "train":
+                labels[label] = None
+            elif label not in labels:
+                known = some(classes or labels_in_order(labels))
+                raise TextError(f"{place}: the label {label!r:.60} is not one of those in training: {known}")
 
         if data:
             stems = settings.stems if own else {}
@@ -292,7 +297,7 @@ class SentimentTask(Task[SentimentSettings]):
         return corpus
 
     def facts(self, settings: SentimentSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
-        classes = list(saved["classes"] if "classes" in saved else labels_in_order(corpus.parts["train"]["label"]))
+        classes = list(saved["classes"] if "classes" in saved else labels_in_order(label for part in corpus.parts.values() for label in part["label"]))
         corpus.notes.extend(_remarks(corpus, classes))
         return {"classes": classes, "published": corpus.published}
 
