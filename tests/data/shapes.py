@@ -22,7 +22,9 @@ def tsv(rows):
 
 def sides(stem, pairs):
     """The two files of some pairs, by name."""
-    return {f"{stem}.{suffix}": "".join(f"{pair[side]}\n" for pair in pairs) for side, suffix in enumerate(("de", "en"))}
+    return {
+        f"{stem}.{suffix}": "".join(f"{pair[side]}\n" for pair in pairs) for side, suffix in enumerate(("de", "en"))
+    }
 
 
 def jsonl(rows):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from quasirnn.data.known_corpora import Counts
 from quasirnn.data.language_corpus import load
+
 from quasirnn.data.streams import EvaluationStreams, Streams
 from quasirnn.data.vocabulary import Vocabulary
 

@@ -5,10 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from quasirnn.data import labelled_texts, word_vectors
 from quasirnn.data.labelled_corpus import load
 from quasirnn.data.length_batches import EvaluationBatches, LengthBatches
+
+from quasirnn.data import labelled_texts, word_vectors
 
 DATA = os.environ.get("QUASIRNN_DATA")
 VECTORS = "glove.6B.100d.imdb.npz"

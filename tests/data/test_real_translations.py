@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from quasirnn.data.paired_batches import PairedBatches
 from quasirnn.data.paired_corpus import load
 

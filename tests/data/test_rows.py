@@ -5,8 +5,8 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from data.shapes import LABELLED, PAIRED, RUNNING, jsonl, sides, tsv
 
+from data.shapes import LABELLED, PAIRED, RUNNING, jsonl, sides, tsv
 from quasirnn.data.columns import Columns
 from quasirnn.data.rows import read_rows
 from quasirnn.data.sources import Source, value_folders

@@ -59,6 +59,7 @@ def read_corpus(
     stems: Mapping[str, str | None] | None = None,
     seed: int = 1,
     check: Check | None = None,
+    check_train: Callable[[Part], None] | None = None,
 ) -> Corpus:
     """Read a corpus, all of it now, so that whatever is wrong with a file is said before training and not after it.
 
@@ -72,13 +73,14 @@ def read_corpus(
         stems: names of the files of train, valid and test, where they cannot be guessed.
         seed: chooses what is held out.
         check: is called with every row, those of train first.
+        check_train: is called with the training part, before anything is held out of it and other parts are read.
 
     Raises:
         DataError: the data cannot be used as asked; a TextError with file and line if a row is at fault.
     """
     locations = sources.find(data, columns, stems or {})
     wanted = list(dict.fromkeys(map(canonical, splits)))
-    reader = _Reader(columns, check)
+    reader = _Reader(columns, check, check_train)
     absent = {split for split in ("valid", "test") if sources.find_part(locations, split) is None}
     parts: dict[str, Part] = {}
     if "train" in wanted or absent & set(wanted):
@@ -111,8 +113,8 @@ def built_in(name: str, make: Callable[[str], Mapping[str, Iterable[str]]], spli
 class _Reader:
     """Reads sources of rows, compares known corpora with their published counts, and takes notes."""
 
-    def __init__(self, columns: Columns, check: Check | None) -> None:
-        self.columns, self.check = columns, check
+    def __init__(self, columns: Columns, check: Check | None, check_train: Callable[[Part], None] | None) -> None:
+        self.columns, self.check, self.check_train = columns, check, check_train
         self.notes: list[str] = []
         self.differences: list[str] = []
 
@@ -166,6 +168,8 @@ def _read_train(locations: Sequence[Location], reader: _Reader, seed: int) -> di
         if not with_train:
             continue
         whole = join([reader.read("train", each) for each in with_train])
+        if reader.check_train is not None:
+            reader.check_train(whole)
         missing = [split for split in ("valid", "test") if not any(split in each.parts for each in group)]
         made = {"train": whole}
         if missing:

@@ -285,16 +285,17 @@ class SentimentTask(Task[SentimentSettings]):
                 known = some(classes or labels_in_order(labels))
                 raise TextError(f"{place}: the label {label!r:.60} is not one of those in training: {known}")
 
-        if data:
-            stems = settings.stems if own else {}
-            corpus = read_corpus(
-                data, self.columns(settings), splits=splits, stems=stems, seed=settings.seed, check=check
-            )
-        else:
-            corpus = self.built_in(settings, splits)
-        if classes is None:
-            _check_labels(corpus.parts["train"])
-        return corpus
+        if not data:
+            return self.built_in(settings, splits)
+        return read_corpus(
+            data,
+            self.columns(settings),
+            splits=splits,
+            stems=settings.stems if own else {},
+            seed=settings.seed,
+            check=check,
+            check_train=_check_labels if classes is None else None,
+        )
 
     def facts(self, settings: SentimentSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
         classes = list(saved["classes"] if "classes" in saved else labels_in_order(label for part in corpus.parts.values() for label in part["label"]))
@@ -417,7 +418,7 @@ class SentimentTask(Task[SentimentSettings]):
 
 def _check_labels(train: Part) -> None:
     different, texts = len(set(train["label"])), len(train)
-    where = train.files[0] if train.files else BUILT_IN
+    where = train.files[0]
     if different == 1:
         raise DataError(
             f"{where}: all {texts:,} texts have the label {train['label'][0]!r:.60}; a classifier needs two classes or more"
