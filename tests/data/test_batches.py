@@ -60,7 +60,7 @@ def test_every_sequence_once_in_batches_of_about_one_size(lengths, batch_size, p
     assert len(read) == len(batches) == -(-len(lengths) // batch_size)
     for batch in read:
         check(batch, lengths)
-    assert sorted(sum(rows_of(read), [])) == list(range(len(lengths)))
+    assert sorted(row for rows in rows_of(read) for row in rows) == list(range(len(lengths)))
     assert rows_of(read) == [rows.tolist() for rows in batches.order(epoch)]
     sizes = set(map(len, rows_of(read)))
     assert max(sizes) <= batch_size
@@ -76,7 +76,7 @@ def test_ranks_together_have_the_batch_of_one_process(lengths, batch_size, world
     assert {len(rank) for rank in ranks} == {min(len(whole), len(lengths) // world_size)}
     batches, read = rows_of(whole.epoch(1)), []
     for number, shares in enumerate(zip(*(rank.epoch(1) for rank in ranks), strict=True)):
-        together = sorted(sum(rows_of(shares), []))
+        together = sorted(row for rows in rows_of(shares) for row in rows)
         if len(ranks[0]) == len(whole):
             assert sorted(batches[number]) == together
         sizes = list(map(len, rows_of(shares)))

@@ -353,10 +353,8 @@ class Vocabulary:
         """
         try:
             values = parse_json_object(text)
-            if values.get("format", FORMAT) != FORMAT:
-                raise ValueError(
-                    f'"format" must be {FORMAT}, got {values["format"]!r:.60}. Was it written by a later release?'
-                )
+            if (got := values.get("format", FORMAT)) != FORMAT or type(got) is not int:
+                raise ValueError(f'"format" must be {FORMAT}, got {got!r:.60}. Was it written by a later release?')
             file = parse(VocabularyFile, values)
             return cls(file.kind, file.tokens, file.specials, file.lowercase, file.tokeniser)
         except Mistakes as mistakes:
