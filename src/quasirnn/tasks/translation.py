@@ -292,7 +292,7 @@ class TranslationTask(Task[TranslationSettings]):
         train, longest = corpus.parts.get("train"), settings.max_length
         if data and train is not None and longest is not None:
             corpus.parts["train"] = _without_long(train, longest, corpus.notes)
-        known = set(train["target"]) if train is not None and data else set()
+        known = set(corpus.parts["train"]["target"]) if train is not None and data else set()
         for split, part in corpus.parts.items():
             if split != "train" and (both := sum(target in known for target in part["target"])):
                 corpus.notes.append(f"{split}: {both:,} of {len(part):,} target sentences are in train as well")
