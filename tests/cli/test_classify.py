@@ -9,8 +9,8 @@ import pytest
 import quasirnn as package
 from cli.command import SCRIPT, as_json, here, run_script
 from cli.texts_as_they_come import TEXTS
-from quasirnn.cli import classify
-from quasirnn.tasks import sentiment_text
+from quasirnn.tasks import console
+from quasirnn.tasks import sentiment as sentiment_text
 from tasks.tiny_sentiment import labelled_rows, write_rows
 
 LINES = ["the film is dull", "", "great great", " \t", "a zebra , and the dull story"]

@@ -13,8 +13,8 @@ from cli.command import SCRIPT, as_json, everything, here
 from cli.interrupted import kill_at_random_moments, resumes
 from quasirnn.data import labelled_corpus
 from quasirnn.models.bag_of_words import accuracy, fit_best
-from quasirnn.tasks.sentiment import SENTIMENT
-from quasirnn.tasks.sentiment_settings import SentimentSettings
+from quasirnn.tasks.sentiment import TASK as SENTIMENT
+from quasirnn.tasks.sentiment import SentimentSettings
 from quasirnn.tasks.training_run import Request, train
 from quasirnn.training.metrics import read_metrics
 from tasks.tiny_sentiment import THREE, TWO, keys, labelled_rows, write_labelled, write_rows, write_vectors
@@ -42,7 +42,7 @@ def test_a_run_folder_is_complete(tmp_path, suffix, classes, cell):
 
     training = read(run, "training.json")
     assert (training["task"], training["preset"], training["data"]) == ("sentiment", "fast", [str(texts)])
-    assert set(training["settings"]) == set(SentimentSettings.__dataclass_fields__)
+    assert set(training["settings"]) == set(SentimentSettings.model_fields)
     assert training["settings"]["cell"] == read(run, "config.json")["cell"] == cell
     assert training["corpus"]["classes"] == list(classes)
     assert set(training["corpus"]["splits"]) == {"train", "valid"}
@@ -103,7 +103,7 @@ def test_show_prints_every_key_as_it_could_be_given_and_makes_nothing(texts, tmp
     assert (shown.code, shown.stderr) == (0, "")
     assert shown.stdout.startswith("sentiment, preset paper, changed where marked *\n")
     lines = {line[2:].split("=")[0]: line for line in shown.stdout.splitlines() if "=" in line.split("#")[0]}
-    assert set(lines) == set(SentimentSettings.__dataclass_fields__) - {"cell", "vectors", "lstm_start"}
+    assert set(lines) == set(SentimentSettings.model_fields) - {"cell", "vectors", "lstm_init"}
     assert lines["hidden_size"].endswith("# paper: 256; units of each layer")
     assert lines["batch_size"].split() == ["batch_size=24", "#", "paper", "3.1"]
     assert "* --vectors glove.txt " in shown.stdout
@@ -112,12 +112,12 @@ def test_show_prints_every_key_as_it_could_be_given_and_makes_nothing(texts, tmp
     assert everything(tmp_path) == before
 
 
-def test_the_usual_preset_is_that_of_the_data(texts, tmp_path):
+def test_the_default_preset_is_that_of_the_data(texts, tmp_path):
     imdb = write_labelled(tmp_path / "aclImdb", splits=["train", "test"])
     for data, preset in (([], "demo"), (["--data", texts], "fast"), (["--data", imdb], "paper")):
         shown = here(*TRAIN, *data, "--show", "--cell", "lstm").stdout
         assert shown.startswith(f"sentiment, preset {preset}\n")
-        assert "lstm_start=uniform" in shown
+        assert "lstm_init=uniform" in shown
         assert "zoneout" not in shown
 
 
@@ -125,7 +125,7 @@ def test_the_usual_preset_is_that_of_the_data(texts, tmp_path):
     ("arguments", "message"),
     [
         ([*TRAIN, "--preset", "papier"], "--preset papier: sentiment has demo, paper, fast."),
-        ([*TRAIN, "lstm_start=orthogonal"], "lstm_start: qrnn has none; it belongs to lstm"),
+        ([*TRAIN, "lstm_init=orthogonal"], "lstm_init: qrnn has none; it belongs to lstm"),
         ([*TRAIN, "vectors=glove.txt"], "vectors: not a KEY; give --vectors glove.txt"),
         ([*TRAIN, "level=word"], "level: no such key"),
         ([*TRAIN, "max_length=0"], "max_length: must be at least 1, got 0"),
@@ -312,7 +312,7 @@ def test_resume_refuses_other_vectors(texts, tmp_path):
 @pytest.mark.parametrize(
     ("options", "more"),
     [
-        (["--cell", "lstm"], ["lstm_start=orthogonal", "optimizer=rmsprop", "weight_decay=0", "l2=1e-4"]),
+        (["--cell", "lstm"], ["lstm_init=orthogonal", "optimizer=rmsprop", "weight_decay=0", "l2=1e-4"]),
         (["--vectors", "vectors.npz"], ["kernel_size=3,1", "pooling=ifo", "max_length=5", "dense=no"]),
     ],
     ids=["lstm", "qrnn"],

@@ -17,7 +17,7 @@ from cli.command import LAUNCHER, SCRIPT, Process, everything, here
 from cli.interrupted import kill_at_random_moments, resumes, steps_saved
 from quasirnn.cli import training_display
 from quasirnn.data.language_corpus import BUILT_IN
-from quasirnn.tasks.language_model_settings import LanguageModelSettings
+from quasirnn.tasks.language_model import LanguageModelSettings
 from quasirnn.training import checkpoint
 from quasirnn.training.metrics import read_metrics
 from tasks.tiny_language_model import KEYS, write_texts
@@ -59,7 +59,7 @@ def test_a_run_folder_is_complete(texts, tmp_path, level, cell):
 
     training = read(run, "training.json")
     assert (training["task"], training["preset"], training["data"]) == ("language-model", "fast", [str(texts)])
-    assert set(training["settings"]) == set(LanguageModelSettings.__dataclass_fields__)
+    assert set(training["settings"]) == set(LanguageModelSettings.model_fields)
     assert (training["settings"]["level"], training["settings"]["cell"]) == (level, cell)
     assert training["command"].startswith("quasirnn train language-model --data ")
     assert training["corpus"]["splits"]["train"]["lines"] == 60
@@ -147,7 +147,7 @@ def test_show_prints_every_key_as_it_could_be_given_and_makes_nothing(texts, tmp
     assert (shown.code, shown.stderr) == (0, "")
     assert shown.stdout.startswith("language-model, preset paper, changed where marked *\n")
     lines = {line[2:].split("=")[0]: line for line in shown.stdout.splitlines() if "=" in line.split("#")[0]}
-    assert set(lines) == set(LanguageModelSettings.__dataclass_fields__) - {"cell"}
+    assert set(lines) == set(LanguageModelSettings.model_fields) - {"cell"}
     assert lines["hidden_size"].startswith("* hidden_size=320 ")
     assert lines["hidden_size"].endswith("# paper: 640; units of each layer")
     assert lines["clip"].startswith("  clip=10.0 ")

@@ -13,8 +13,8 @@ from cli.command import SCRIPT, Process, as_json, everything, here
 from cli.interrupted import kill_at_random_moments, resumes, steps_saved
 from quasirnn.data.iwslt_xml import read_segments
 from quasirnn.tasks.training_run import Request, train
-from quasirnn.tasks.translation import TRANSLATION
-from quasirnn.tasks.translation_settings import TranslationSettings
+from quasirnn.tasks.translation import TASK as TRANSLATION
+from quasirnn.tasks.translation import TranslationSettings
 from quasirnn.training.metrics import read_metrics
 from tasks.tiny_translation import keys, paired_rows, train_runs, write_paired, write_pairs
 from training.tiny import hashes, series
@@ -48,7 +48,7 @@ def test_a_run_folder_is_complete(pairs, tmp_path, cell):
 
     training = read(run, "training.json")
     assert (training["task"], training["preset"], training["data"]) == ("translation", "fast", [str(pairs)])
-    assert set(training["settings"]) == set(TranslationSettings.__dataclass_fields__)
+    assert set(training["settings"]) == set(TranslationSettings.model_fields)
     assert training["settings"]["cell"] == read(run, "config.json")["cell"] == cell
     assert {name: split["pairs"] for name, split in training["corpus"]["splits"].items()} == {"train": 160, "valid": 8}
     vocabulary = read(run, "vocabulary.json")
@@ -117,7 +117,7 @@ def test_show_prints_every_key_as_it_could_be_given_and_makes_nothing(tmp_path, 
     assert (shown.code, shown.stderr) == (0, "")
     assert shown.stdout.startswith("translation, preset paper, changed where marked *\n")
     lines = {line[2:].split("=")[0]: line for line in shown.stdout.splitlines() if "=" in line.split("#")[0]}
-    assert set(lines) == set(TranslationSettings.__dataclass_fields__) - {"cell"}
+    assert set(lines) == set(TranslationSettings.model_fields) - {"cell"}
     assert lines["hidden_size"].endswith("# paper: 320; units of each layer")
     assert lines["batch_size"].split() == ["batch_size=16", "#", "paper", "3.3"]
     assert lines["kernel_size"].split()[0] == "kernel_size=6,2,2,2"

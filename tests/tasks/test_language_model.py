@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from quasirnn.data.errors import DataError
+from quasirnn.errors import DataError
 from quasirnn.data.streams import Streams
 from quasirnn.models import LanguageModel
 from quasirnn.models.initialisation import init_unit_gates
@@ -20,7 +20,7 @@ from quasirnn.tasks.language_model import (
     loss_per_token,
     perplexity,
 )
-from quasirnn.tasks.language_model_settings import DEMO, FAST, PAPER, PRESETS
+from quasirnn.tasks.language_model import DEMO, FAST, PAPER, PRESETS
 from quasirnn.tasks.run_folder import RunError
 from quasirnn.tasks.settings import CELLS, SettingsError, apply_overrides
 from quasirnn.training.schedule import StepInfo
@@ -203,7 +203,7 @@ def test_what_the_papers_preset_sets_has_a_note_of_where_it_is_from():
     for key, note in PAPER.notes.items():
         assert note.startswith(("paper", "ours")), f"{key}: {note}"
     # What the paper leaves open and what decides is said to be ours.
-    for key in ("output_dropout", "word_scale", "gates_start", "unigram_start", "loss_scale", "tied"):
+    for key in ("output_dropout", "word_scale", "gate_init", "unigram_init", "loss_scale", "tied"):
         assert PAPER.notes[key].startswith("ours"), key
 
 
@@ -226,7 +226,7 @@ def test_every_preset_can_be_built(texts, preset, cell):
     assert type(optimizer).__name__.lower() == settings.optimizer
     assert optimizer.param_groups[0]["lr"] == settings.learning_rate
     assert 0 < rate(StepInfo(step=0, epoch=0, steps_per_epoch=10, total_steps=100)) <= 1
-    if settings.unigram_start:
+    if settings.unigram_init:
         counts = torch.bincount(prepared.train, minlength=len(prepared.vocabulary))
         assert torch.equal(model.softmax.bias.argsort(), counts.clamp(min=1).log().argsort())
 
@@ -243,21 +243,21 @@ def test_the_same_seed_builds_the_same_weights():
 @pytest.mark.parametrize(
     ("start", "largest"), [("usual", (3 / 16) ** 0.5), ("small", 0.05), ("unit", (3 / 16 / 0.01) ** 0.5)]
 )
-def test_gates_start_as_the_settings_say(start, largest):
+def test_gate_init_as_the_settings_say(start, largest):
     """The bound of each uniform distribution, for two inputs of 8 with a deviation of 0.1."""
-    settings = apply_overrides(FAST.for_cell("qrnn"), ["hidden_size=8", "dropout=0", f"gates_start={start}"])
+    settings = apply_overrides(FAST.for_cell("qrnn"), ["hidden_size=8", "dropout=0", f"gate_init={start}"])
     weight = build(settings, VOCABULARY).rnn.layers[0].weight
     assert 0.9 * largest < weight.abs().max() <= largest * (1 + 1e-6)
 
 
-def test_usual_presets(texts, tmp_path):
-    assert LANGUAGE_MODEL.usual_preset([], []) == "demo"
-    assert LANGUAGE_MODEL.usual_preset([str(texts)], []) == "fast"
+def test_default_presets(texts, tmp_path):
+    assert LANGUAGE_MODEL.default_preset([], []) == "demo"
+    assert LANGUAGE_MODEL.default_preset([str(texts)], []) == "fast"
     for name in ("train", "valid", "test"):
         (tmp_path / f"ptb.{name}.txt").write_text("a b\n")
-    assert LANGUAGE_MODEL.usual_preset([str(tmp_path)], ["epochs=3"]) == "paper"
-    assert LANGUAGE_MODEL.usual_preset([str(tmp_path)], ["train=ptb.valid"]) == "fast"
-    assert LANGUAGE_MODEL.usual_preset([str(tmp_path), str(texts)], []) == "fast"
+    assert LANGUAGE_MODEL.default_preset([str(tmp_path)], ["epochs=3"]) == "paper"
+    assert LANGUAGE_MODEL.default_preset([str(tmp_path)], ["train=ptb.valid"]) == "fast"
+    assert LANGUAGE_MODEL.default_preset([str(tmp_path), str(texts)], []) == "fast"
 
 
 def test_settings_that_contradict_one_another_are_told_together():

@@ -146,12 +146,12 @@ def test_an_empty_folder_a_file_and_a_dangling_link_are_there_already(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_told_before_the_work(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match=r"file/a/b: cannot be made, as .*file is not a folder. Give another --out."):
+    with pytest.raises(RunError, match=r"file/a/b: cannot be created, as .*file is not a folder. Give another --out."):
         check_new(tmp_path / "file" / "a" / "b")
     check_new(tmp_path / "new" / "one")
     # Root may write anywhere, so the system's answer is made up.
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
-    with pytest.raises(RunError, match=r"new/one: cannot be made, as .* is read-only. Give another --out."):
+    with pytest.raises(RunError, match=r"new/one: cannot be created, as .* is read-only. Give another --out."):
         check_new(tmp_path / "new" / "one")
     assert os.listdir(tmp_path) == ["file"]
 
@@ -162,7 +162,7 @@ def test_a_run_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files, step, full)
-    with pytest.raises(WriteError, match=r"cannot write .*one: No space left on device \(ENOSPC\); nothing was made"):
+    with pytest.raises(WriteError, match=r"cannot write .*one: No space left on device \(ENOSPC\); nothing was created"):
         make(tmp_path / "one")
     assert os.listdir(tmp_path) == []
 
@@ -226,7 +226,7 @@ MALFORMED = {
     ),
     "no task": (
         change("training.json", task=None),
-        "training.json: task is missing. Copy the run anew, or train again.",
+        "training.json: task is missing. Copy the run again, or train again.",
     ),
     "strange task": (
         change("training.json", task="dance"),
@@ -289,10 +289,10 @@ def test_guarantee_model_files_run_no_code_malformed_runs(run, change, message):
 
 def test_guarantee_model_files_run_no_code_no_run(tmp_path):
     assert refusal(tmp_path / "none").endswith(
-        "none: no such folder. `quasirnn train` makes runs, under runs/ if not told otherwise."
+        "none: no such folder. `quasirnn train` creates runs, under runs/ if not told otherwise."
     )
     (tmp_path / "file").touch()
-    assert refusal(tmp_path / "file").endswith("file: is a file. A run is the folder that `quasirnn train` made.")
+    assert refusal(tmp_path / "file").endswith("file: is a file. A run is the folder that `quasirnn train` created.")
     assert refusal(tmp_path) == f"training.json: no such file. Is {tmp_path} a folder that `quasirnn train` made?"
 
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from quasirnn.data.errors import DataError
+from quasirnn.errors import DataError
 from quasirnn.data.labelled_corpus import LabelledSplit
 from quasirnn.data.labelled_counts import count
 from quasirnn.data.length_batches import LengthBatches
 from quasirnn.models import SequenceClassifier
 from quasirnn.tasks import sentiment as task
-from quasirnn.tasks.sentiment import SENTIMENT, PreparedSentiment, SentimentLearner, build, judge
-from quasirnn.tasks.sentiment_settings import FAST, PAPER, PRESETS
+from quasirnn.tasks.sentiment import TASK as SENTIMENT, PreparedSentiment, SentimentLearner, build, judge
+from quasirnn.tasks.sentiment import FAST, PAPER, PRESETS
 from quasirnn.tasks.settings import CELLS, SettingsError, apply_overrides
 from quasirnn.training.schedule import StepInfo
 from tasks.tiny_sentiment import THREE, TWO, keys, labelled_rows, write_labelled, write_rows, write_vectors
@@ -176,7 +176,7 @@ def test_the_papers_lstm_differs_where_an_lstm_must():
         "kernel_size": None,
         "pooling": None,
         "zoneout": None,
-        "lstm_start": "uniform",
+        "lstm_init": "uniform",
     }
 
 
@@ -206,9 +206,9 @@ def test_the_same_seed_builds_the_same_weights():
     assert not torch.equal(first["embedding.weight"], other["embedding.weight"])
 
 
-def test_an_lstm_starts_as_asked():
+def test_an_lstm_inits_as_asked():
     uniform, orthogonal = (
-        build(apply_overrides(FAST.for_cell("lstm"), keys(f"lstm_start={start}")), WORDS, 2, PADDING).rnn.layers[1]
+        build(apply_overrides(FAST.for_cell("lstm"), keys(f"lstm_init={start}")), WORDS, 2, PADDING).rnn.layers[1]
         for start in ("uniform", "orthogonal")
     )
     assert uniform.bias_ih_l0.abs().max() <= 8**-0.5
@@ -217,21 +217,21 @@ def test_an_lstm_starts_as_asked():
     torch.testing.assert_close(gate @ gate.T, torch.eye(8), rtol=0, atol=1e-5)
 
 
-def test_usual_presets(texts, tmp_path):
-    assert SENTIMENT.usual_preset([], []) == "demo"
-    assert SENTIMENT.usual_preset([str(texts)], []) == "fast"
-    assert SENTIMENT.usual_preset([str(texts / "train.tsv")], []) == "fast"
+def test_default_presets(texts, tmp_path):
+    assert SENTIMENT.default_preset([], []) == "demo"
+    assert SENTIMENT.default_preset([str(texts)], []) == "fast"
+    assert SENTIMENT.default_preset([str(texts / "train.tsv")], []) == "fast"
     imdb = write_labelled(tmp_path / "aclImdb", splits=["train", "test"])
-    assert SENTIMENT.usual_preset([str(imdb)], ["epochs=3"]) == "paper"
-    assert SENTIMENT.usual_preset([str(imdb)], ["train=test"]) == "fast"
-    assert SENTIMENT.usual_preset([str(imdb), str(texts)], []) == "fast"
+    assert SENTIMENT.default_preset([str(imdb)], ["epochs=3"]) == "paper"
+    assert SENTIMENT.default_preset([str(imdb)], ["train=test"]) == "fast"
+    assert SENTIMENT.default_preset([str(imdb), str(texts)], []) == "fast"
 
 
 def test_settings_that_contradict_one_another_are_told_together():
     with pytest.raises(SettingsError) as caught:
-        apply_overrides(PAPER.for_cell("qrnn"), ["weight_decay=0.1", "lstm_start=orthogonal"])
+        apply_overrides(PAPER.for_cell("qrnn"), ["weight_decay=0.1", "lstm_init=orthogonal"])
     assert caught.value.mistakes == (
-        "lstm_start: qrnn has none; it belongs to lstm",
+        "lstm_init: qrnn has none; it belongs to lstm",
         "weight_decay: rmsprop has none; give l2, or optimizer=adamw",
     )
     with pytest.raises(SettingsError, match="l2: adamw has its own; give weight_decay, or optimizer=rmsprop"):

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from quasirnn.tasks.sentiment_compare import Comparison
-from quasirnn.tasks.sentiment_text import SentimentEvaluation
+from quasirnn.tasks.sentiment import SentimentEvaluation
 
 
 def evaluation(right: int, texts: int) -> SentimentEvaluation:

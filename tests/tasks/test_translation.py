@@ -11,13 +11,13 @@ from sacrebleu.metrics import BLEU, CHRF
 from torch.nn import functional as F
 
 from quasirnn.data import number_words
-from quasirnn.data.errors import DataError
+from quasirnn.errors import DataError
 from quasirnn.models import Translator
 from quasirnn.tasks import translation as task
 from quasirnn.tasks.settings import CELLS, SettingsError, apply_overrides
-from quasirnn.tasks.translation import TRANSLATION, PreparedTranslation, TranslationLearner, build, loss_per_character
-from quasirnn.tasks.translation_decoding import ALPHA, BEAM, LONGER, Decoder, Translation
-from quasirnn.tasks.translation_settings import FAST, PAPER, PRESETS
+from quasirnn.tasks.translation import TASK as TRANSLATION, PreparedTranslation, TranslationLearner, build, loss_per_character
+from quasirnn.tasks.translation import ALPHA, BEAM, LONGER, Decoder, Translation
+from quasirnn.tasks.translation import FAST, PAPER, PRESETS
 from quasirnn.training.schedule import StepInfo
 from tasks.tiny_translation import NOTES, keys, paired_rows, write_paired, write_pairs
 
@@ -151,14 +151,14 @@ def test_the_same_seed_builds_the_same_weights(pairs):
     assert not torch.equal(first["embedding.weight"], other["embedding.weight"])
 
 
-def test_usual_presets(pairs, tmp_path):
-    assert TRANSLATION.usual_preset([], []) == "demo"
-    assert TRANSLATION.usual_preset([str(pairs)], []) == "fast"
+def test_default_presets(pairs, tmp_path):
+    assert TRANSLATION.default_preset([], []) == "demo"
+    assert TRANSLATION.default_preset([str(pairs)], []) == "fast"
     write_pairs(tmp_path, "train.tags.de-en", paired_rows("train"))
-    assert TRANSLATION.usual_preset([str(tmp_path)], ["epochs=3"]) == "paper"
+    assert TRANSLATION.default_preset([str(tmp_path)], ["epochs=3"]) == "paper"
     for key in ("train=train.tags.de-en", "source=de"):
-        assert TRANSLATION.usual_preset([str(tmp_path)], [key]) == "fast"
-    assert TRANSLATION.usual_preset([str(tmp_path), str(pairs)], []) == "fast"
+        assert TRANSLATION.default_preset([str(tmp_path)], [key]) == "fast"
+    assert TRANSLATION.default_preset([str(tmp_path), str(pairs)], []) == "fast"
 
 
 def test_settings_that_contradict_one_another_are_told_together():

@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from quasirnn.tasks import training_run
-from quasirnn.tasks.language_model import LANGUAGE_MODEL
+from quasirnn.tasks.language_model import TASK as LANGUAGE_MODEL
 from quasirnn.tasks.training_run import Request, Trained, train
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "the", "dog", "ran", "to", "it"]

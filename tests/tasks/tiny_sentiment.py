@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from quasirnn.tasks.sentiment import SENTIMENT
+from quasirnn.tasks.sentiment import TASK as SENTIMENT
 from quasirnn.tasks.training_run import Request, Trained, train
 from tasks.tiny_language_model import in_a_hurry
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from quasirnn.tasks.training_run import Request, Trained, train
-from quasirnn.tasks.translation import TRANSLATION
+from quasirnn.tasks.translation import TASK as TRANSLATION
 from tasks.tiny_language_model import in_a_hurry
 
 NOTES = {"c": "do", "d": "ré", "e": "mi", "f": "fa", "g": "sol", "h": "si"}
