@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,11 @@ from quasirnn import files
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import WriteError
 from quasirnn.models import LanguageModel
-from quasirnn.tasks import run_folder
-from quasirnn.tasks.run_folder import RunError, Training, check_new, create, default_path, open_run, resumed, task_of
+from quasirnn.tasks import environment, run_folder
+from quasirnn.tasks.run_folder import RunError, Training, check_new, create, default_path, open_run, resumed
 from quasirnn.tasks.settings import SettingsError, TaskSettings, setting
 
 
-@dataclass(frozen=True, kw_only=True)
 class Settings(TaskSettings):
     length: int = setting(10, help="steps of a window", at_least=1)
 
@@ -81,7 +79,7 @@ def test_a_run_is_read_as_it_was_made(run):
     assert os.listdir(run.path.parent) == ["one"]
     again = open_run(str(run.path))
     assert again == run
-    assert task_of(run.path) == "language-model"
+    assert run.task() == "language-model"
     assert again.read_training(Settings) == TRAINING
     assert again.read_vocabulary() == VOCABULARY
     assert [record["step"] for record in again.read_metrics()] == [0, 5]
@@ -97,7 +95,7 @@ def test_the_best_model_takes_the_place_of_the_one_before(run):
 
 
 def test_limits_can_be_written_anew(run):
-    longer = dataclasses.replace(TRAINING, settings=dataclasses.replace(SETTINGS, epochs=30))
+    longer = dataclasses.replace(TRAINING, settings=SETTINGS.model_copy(update={"epochs": 30}))
     run.write_training(longer)
     assert run.read_training(Settings) == longer
 
@@ -111,11 +109,10 @@ def test_environment_names_what_the_numbers_depend_on(run):
 
 
 def test_an_environment_without_packages_and_without_sources(monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        run_folder, "__file__", str(tmp_path / "site-packages" / "quasirnn" / "tasks" / "run_folder.py")
-    )
-    assert run_folder.commit() is None
-    assert run_folder._version("no-such-package-anywhere") is None
+    file = tmp_path / "site-packages" / "quasirnn" / "tasks" / "environment.py"
+    monkeypatch.setattr(environment, "__file__", str(file))
+    assert environment.commit() is None
+    assert environment._version("no-such-package-anywhere") is None
 
 
 def test_default_path_has_the_task_and_the_time():
@@ -162,7 +159,9 @@ def test_a_run_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files, step, full)
-    with pytest.raises(WriteError, match=r"cannot write .*one: No space left on device \(ENOSPC\); nothing was created"):
+    with pytest.raises(
+        WriteError, match=r"cannot write .*one: No space left on device \(ENOSPC\); nothing was created"
+    ):
         make(tmp_path / "one")
     assert os.listdir(tmp_path) == []
 
@@ -335,7 +334,7 @@ def test_guarantee_model_files_run_no_code_garbage_in_runs(saved, name, data):
 def test_a_resume_continues_with_what_was_saved():
     assert resumed(TRAINING, task="language-model") == TRAINING
     same = {"preset": "demo", "cell": "qrnn", "data": ["./texts"], "overrides": ["kernel_size=3,1", "epochs=9"]}
-    assert resumed(TRAINING, task="language-model", **same).settings == dataclasses.replace(SETTINGS, epochs=9)
+    assert resumed(TRAINING, task="language-model", **same).settings == SETTINGS.model_copy(update={"epochs": 9})
 
 
 def test_all_contradictions_of_a_resume_are_told_together():

@@ -1,4 +1,4 @@
-"""What all tasks have in common: presets, building, batches, losses and validations that a plain computation confirms."""
+"""What all tasks have in common: presets, building, batches, and losses that a plain computation confirms."""
 
 import copy
 
@@ -29,20 +29,20 @@ def data(tmp_path_factory):
 NEVER = {"max_steps": None, "max_minutes": None, "weight_decay": 0.0, "lowercase": False, "max_vocabulary": None}
 PAPER = {
     "sentiment": {
-        **{"num_layers": 4, "hidden_size": 256, "dense": True, "kernel_size": 2, "zoneout": 0.0, "dropout": 0.3},
-        **{"batch_size": 24, "optimizer": "rmsprop", "learning_rate": 1e-3, "schedule": "constant", "l2": 4e-6},
-        **{"clip": None, "max_length": None},
+        "num_layers": 4, "hidden_size": 256, "dense": True, "kernel_size": 2, "zoneout": 0.0, "dropout": 0.3,
+        "batch_size": 24, "optimizer": "rmsprop", "learning_rate": 1e-3, "schedule": "constant", "l2": 4e-6,
+        "clip": None, "max_length": None,
     },
     "language-model": {
-        **{"level": "word", "num_layers": 2, "hidden_size": 640, "kernel_size": 2, "pooling": "fo", "zoneout": 0.1},
-        **{"dropout": 0.5, "output_dropout": 0.5, "gate_bias": False, "batch_size": 20, "length": 105},
-        **{"optimizer": "sgd", "learning_rate": 1.0, "schedule": "hold-decay", "hold_epochs": 6, "decay": 0.95},
-        **{"epochs": 72, "l2": 2e-4, "clip": 10.0, "patience": None},
+        "level": "word", "num_layers": 2, "hidden_size": 640, "kernel_size": 2, "pooling": "fo", "zoneout": 0.1,
+        "dropout": 0.5, "output_dropout": 0.5, "gate_bias": False, "batch_size": 20, "length": 105,
+        "optimizer": "sgd", "learning_rate": 1.0, "schedule": "hold-decay", "hold_epochs": 6, "decay": 0.95,
+        "epochs": 72, "l2": 2e-4, "clip": 10.0, "patience": None,
     },
     "translation": {
-        **{"source": "de", "target": "en", "num_layers": 4, "hidden_size": 320, "kernel_size": (6, 2, 2, 2)},
-        **{"pooling": "fo", "zoneout": 0.0, "dropout": 0.0, "batch_size": 16, "optimizer": "adam", "clip": 5.0},
-        **{"learning_rate": 1e-3, "schedule": "constant", "l2": 0.0, "epochs": 10, "patience": None, "max_length": 300},
+        "source": "de", "target": "en", "num_layers": 4, "hidden_size": 320, "kernel_size": (6, 2, 2, 2),
+        "pooling": "fo", "zoneout": 0.0, "dropout": 0.0, "batch_size": 16, "optimizer": "adam", "clip": 5.0,
+        "learning_rate": 1e-3, "schedule": "constant", "l2": 0.0, "epochs": 10, "patience": None, "max_length": 300,
     },
 }
 # What only the LSTM has, or has otherwise.
@@ -126,9 +126,7 @@ def test_every_preset_can_be_built(tiny, data, preset, cell):
 
 @each_task
 def test_the_same_seed_builds_the_same_weights(tiny, data):
-    first, again, other = (
-        tiny.prepare(data[tiny.name], f"seed={seed}").model.state_dict() for seed in (3, 3, 4)
-    )
+    first, again, other = (tiny.prepare(data[tiny.name], f"seed={seed}").model.state_dict() for seed in (3, 3, 4))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["embedding.weight"], other["embedding.weight"])
 

@@ -10,9 +10,9 @@ from sacrebleu.metrics import BLEU, CHRF
 from torch.nn import functional as F
 
 import quasirnn
-from quasirnn.errors import DataError
-from quasirnn.errors import TextError
-from quasirnn.tasks import translation as translation_decoding, translation as translation_text
+from quasirnn.errors import DataError, TextError
+from quasirnn.tasks import translation as translation_decoding
+from quasirnn.tasks import translation as translation_text
 from quasirnn.tasks.run_folder import RunError
 from quasirnn.tasks.settings import CELLS
 from quasirnn.tasks.translation import pieces
