@@ -71,8 +71,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…:;]) +")
 class TranslationSettings(TaskSettings):
     """What a translator is trained with, besides what every task has."""
 
-    source: str = setting("de", help="the language to translate from, as the files end", group="data")
-    target: str = setting("en", help="the language to translate to", group="data")
+    source: Text = setting("de", help="the language to translate from, as the files end", group="data")
+    target: Text = setting("en", help="the language to translate to", group="data")
     max_length: int | None = setting(
         300, help="leave pairs with a longer side out of training, in characters", group="data", at_least=1
     )
@@ -165,7 +165,6 @@ FAST = Preset(
         checkpoint_every=500,
     ),
 )
-
 
 
 @dataclass(frozen=True)
@@ -373,7 +372,9 @@ class TranslationTask(Task[TranslationSettings]):
 
 
 def _without_long(part: Part, max_length: int, notes: list[str]) -> Part:
-    rows = [row for row, pair in enumerate(zip(*part.columns.values(), strict=True)) if max(map(len, pair)) <= max_length]
+    rows = [
+        row for row, pair in enumerate(zip(*part.columns.values(), strict=True)) if max(map(len, pair)) <= max_length
+    ]
     if not rows:
         raise DataError(f"{part.files[0]}: every pair has a side of more than max_length = {max_length} characters")
     if left_out := len(part) - len(rows):
@@ -619,7 +620,9 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         _check_search(beam, alpha)
         name, part, dataset = self._dataset(split, data)
         loss = loss_per_character(self.model, part)
-        best = [first.text for first, *_ in self.decoder.translate(part.source_texts, beam=beam, alpha=alpha, tick=tick)]
+        best = [
+            first.text for first, *_ in self.decoder.translate(part.source_texts, beam=beam, alpha=alpha, tick=tick)
+        ]
         scores = score(best, part.target_texts, lowercase=self.vocabulary.lowercase)
         return TranslationEvaluation(
             corpus=dataset.corpus.name,
