@@ -9,7 +9,6 @@ import pytest
 import quasirnn as package
 from cli.command import SCRIPT, as_json, here, run_script
 from cli.texts_as_they_come import TEXTS
-from quasirnn.tasks import console
 from quasirnn.tasks import sentiment as sentiment_text
 from tasks.tiny_sentiment import labelled_rows, write_rows
 

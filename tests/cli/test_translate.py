@@ -12,7 +12,8 @@ import quasirnn as package
 from cli.command import SCRIPT, as_json, here, run_script
 from cli.texts_as_they_come import TEXTS
 from quasirnn.cli import translate
-from quasirnn.tasks import translation as translation_decoding, translation as translation_text
+from quasirnn.tasks import translation as translation_decoding
+from quasirnn.tasks import translation as translation_text
 from tasks.tiny_translation import paired_rows, train_runs, write_pairs
 
 # Of very different lengths, in no order; blank ones stay where they are.
