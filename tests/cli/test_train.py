@@ -288,40 +288,6 @@ def test_wrong_requests_are_one_line_and_nothing_is_created(tmp_path, monkeypatc
     assert os.listdir(tmp_path) == []
 
 
-BAD_TEXT = {
-    "nowhere": (None, "No such file or directory: 'data'"),
-    "no text": ({}, "data has no train.txt or other known layout; it holds no .txt file; expected train.txt"),
-    "which": ({"a.txt": b"a\n", "b.txt": b"b\n"}, "it holds a.txt, b.txt; say which is which: train=STEM"),
-    "archive": ({"texts.zip": b"PK"}, "it holds texts.zip, to be unpacked first"),
-    "empty": ({"train.txt": b""}, "data/train.txt:1: the file is empty; a corpus needs text. Was it copied whole?"),
-    "NUL": ({"train.txt": b"one\ntwo\0\n"}, "data/train.txt:2: byte 4 of the line is NUL."),
-    "bad UTF-8": ({"train.txt": b"one\n\xff\n"}, "data/train.txt:2: byte 1 of the line (0xff) is not UTF-8."),
-    "UTF-16": ({"train.txt": "one\n".encode("utf-16")}, "data/train.txt:1: byte 1 of the line is the start of UTF-16"),
-    "short": ({"train.txt": b"a b c\n"}, "data/train.txt: a text of 6 characters is too short to hold parts out of it"),
-    "few": (
-        {"train.txt": b"a b c\n", "valid.txt": b"a b\n", "test.txt": b"a b\n"},
-        "a sequence of 4 cannot be cut into 4 streams; at least 5 are needed. A smaller batch_size?",
-    ),
-    "blank validation": (
-        {"train.txt": b"a b c\n" * 9, "valid.txt": b"\n", "test.txt": b"a b\n"},
-        "the validation text has nothing to predict; at least 2 tokens are needed.",
-    ),
-}
-
-
-@pytest.mark.parametrize(("files", "message"), BAD_TEXT.values(), ids=BAD_TEXT)
-def test_guarantee_text_as_it_comes_training_on_bad_data_makes_nothing(tmp_path, monkeypatch, files, message):
-    monkeypatch.chdir(tmp_path)
-    if files is not None:
-        Path("data").mkdir()
-    for name, content in (files or {}).items():
-        (Path("data") / name).write_bytes(content)
-    before = everything(tmp_path)
-    assert message in here(*TRAIN, "--data", "data", "--out", "run", *keys()).mistake
-    assert everything(tmp_path) == before
-    assert not Path("run").exists()
-
-
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"], ids=["", "BOM"])
 @pytest.mark.parametrize("last", [True, False], ids=["", "no final newline"])
