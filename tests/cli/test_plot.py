@@ -222,8 +222,8 @@ def test_attention_has_the_source_across_and_the_target_down(translators, tmp_pa
 
 def test_attention_of_a_translation_that_does_not_end(translators, tmp_path, panels, monkeypatch):
     """Then no row is that of the end mark."""
-    monkeypatch.setattr("quasirnn.tasks.translation_decoding.MOST_TIMES", 0)
-    monkeypatch.setattr("quasirnn.tasks.translation_decoding.MOST_MORE", 2)
+    monkeypatch.setattr("quasirnn.tasks.translation.MOST_TIMES", 0)
+    monkeypatch.setattr("quasirnn.tasks.translation.MOST_MORE", 2)
     assert (
         here("plot", "attention", translators / "qrnn", "c d e f", "--beam", 1, "--out", tmp_path / "a.png").code == 0
     )
@@ -248,7 +248,7 @@ def test_attention_of_a_translation_that_does_not_end(translators, tmp_path, pan
 )
 def test_attention_that_cannot_be_drawn(translators, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("quasirnn.tasks.translation_decoding.MOST_TIMES", 0)
+    monkeypatch.setattr("quasirnn.tasks.translation.MOST_TIMES", 0)
     assert message in here("plot", "attention", translators / "qrnn", *arguments).mistake
     assert not (translators / "qrnn" / "attention.png").exists()
     assert list(tmp_path.iterdir()) == []

@@ -61,7 +61,7 @@ class SentimentSettings(TaskSettings):
 
     min_count: int = setting(2, help="read rarer words as unknown", group="data", at_least=1)
     max_length: int | None = setting(None, help="cut longer texts; none: read them whole", group="data", at_least=1)
-    vectors: str | None = setting(None, help="file of word vectors", group="data", option="--vectors")
+    vectors: Text | None = setting(None, help="file of word vectors", group="data", option="--vectors")
     embedding_size: int | None = setting(
         None,
         help="size of the word vectors; none: that of --vectors, or 100",

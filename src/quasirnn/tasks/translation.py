@@ -71,8 +71,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…:;]) +")
 class TranslationSettings(TaskSettings):
     """What a translator is trained with, besides what every task has."""
 
-    source: str = setting("de", help="the language to translate from, as the files end", group="data")
-    target: str = setting("en", help="the language to translate to", group="data")
+    source: Text = setting("de", help="the language to translate from, as the files end", group="data")
+    target: Text = setting("en", help="the language to translate to", group="data")
     max_length: int | None = setting(
         300, help="leave pairs with a longer side out of training, in characters", group="data", at_least=1
     )
@@ -716,7 +716,9 @@ def translate(
     quasirnn translate runs/translation --file german.txt --beam 1 > english.txt
     """
     pipeline = console.load_run(run, NAME)
-    items, read = tee(console.read_texts(text, file))
+    items: Iterator[str] = console.read_texts(text, file)
+    # Only JSON has the texts beside their translations; `tee` would keep all of them for a reader that never comes.
+    items, read = tee(items) if as_json else (items, items)
     results = pipeline.translate_all(read, beam=beam, alpha=alpha, n=n_best, batch_size=batch_size)
     if as_json:
         pairs = zip(items, results, strict=True)
