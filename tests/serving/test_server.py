@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from quasirnn.serving import limits
-from quasirnn.serving.log import Seldom
+from quasirnn.serving.log import RateLimitFilter
 from quasirnn.serving.page import read_page
 from quasirnn.serving.server import address_of, allowed_hosts, is_loopback, listen, share_cores
 from serving.servers import serving, wait_for
@@ -62,7 +62,7 @@ def test_the_page_has_its_start_and_nothing_that_cannot_be_served():
 
 
 def test_the_same_is_not_said_too_often():
-    seldom, said = Seldom(seconds=1000), []
+    seldom, said = RateLimitFilter(seconds=1000), []
     for number in range(5):
         record = logging.LogRecord("a", logging.WARNING, "", 0, "full: %d", (number,), None)
         said.append(seldom.filter(record))

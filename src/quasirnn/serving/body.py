@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from quasirnn.errors import shown
 from quasirnn.serving import limits
 from quasirnn.serving.api_errors import ApiError, ClientDisconnected
 
@@ -65,7 +64,7 @@ class BodyLimitMiddleware:
             await _linger(receive)
             await answer.end()
             return
-        if scope["method"] == "POST" and (refused := self.refusal() or _check_json(scope, body)) is not None:
+        if scope["method"] == "POST" and (refused := self.refusal()) is not None:
             logger.warning("%a: %d, %s", scope["path"], refused.status, refused.sentence)
             await answer.refuse(refused, close=False)
             await answer.end()
@@ -138,30 +137,6 @@ async def _receive(scope: Message, receive: Receive) -> bytes:
                     return bytes(body)
     except TimeoutError:
         raise ApiError(408, f"the request took more than {limits.RECEIVE_SECONDS:,} s to arrive.") from None
-
-
-def _check_json(scope: Message, body: bytes) -> ApiError | None:
-    """A body must be JSON as the standard has it, and not nested too deeply to be looked at."""
-    kind = dict(scope["headers"]).get(b"content-type", b"").decode("latin-1")
-    if kind.partition(";")[0].strip().lower() != "application/json":
-        return ApiError(415, f"Content-Type: must be application/json, got {shown(kind)}.")
-
-    def no_constant(name: str) -> None:
-        raise ApiError(400, f"the body is not JSON: {name} is no number there.")
-
-    try:
-        json.loads(body.decode("utf-8"), parse_constant=no_constant)
-    except ApiError as error:
-        return error
-    except UnicodeDecodeError as error:
-        return ApiError(400, f"the body is not UTF-8: byte {error.start + 1} cannot be read.")
-    except json.JSONDecodeError as error:
-        return ApiError(400, f"the body is not JSON: {error}.")
-    except RecursionError:
-        return ApiError(400, "the body cannot be read: it is nested too deeply.")
-    except ValueError:
-        return ApiError(400, "the body cannot be read: a number in it has too many digits.")
-    return None
 
 
 async def _linger(receive: Receive) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
+from quasirnn.errors import shown
 from quasirnn.schema import Schema, Text
 
 NAME_CHARACTERS = 200  # of a model, a label
@@ -30,6 +32,18 @@ class Request(Schema):
     """A number is a number and no text, and an unknown field is a mistake."""
 
     model: Name | None = Field(None, description="The name of a loaded model; the first of the task if not given.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_fields(cls, values: Any) -> Any:
+        # Before all else: a body can have thousands of fields, and each would become an error of its own.
+        known = cls.model_fields
+        unknown = next((name for name in values if name not in known), None) if isinstance(values, dict) else None
+        if unknown is not None:
+            name = unknown[:100].encode("utf-8", "replace").decode()
+            sentence = f"{shown(name)}: no such field; there are {', '.join(known)}."
+            raise PydanticCustomError("unknown_field", "{sentence}", {"sentence": sentence, "field": name})
+        return values
 
 
 def _nothing(pipeline: Any, request: Any) -> None:
