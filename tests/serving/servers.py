@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import httpx
 
-from quasirnn.serving.limits import BATCH
 from quasirnn.serving.app import make_app
+from quasirnn.serving.limits import BATCH
 from quasirnn.serving.loaded import Loaded, Models
 from quasirnn.serving.page import PageFile
 from quasirnn.serving.server import Server, address_of, allowed_hosts, listen, make_server

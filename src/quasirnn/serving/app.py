@@ -23,6 +23,14 @@ from quasirnn.serving.work import Work
 from quasirnn.tasks.endpoint import Endpoint
 from quasirnn.tasks.registry import all_tasks
 
+# The answer of an endpoint that streams, as the API's documentation has it.
+EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events: piece, ..., piece, end; or error, if it fails after the first.",
+        "content": {EventStream.media_type: {"schema": {"type": "string"}}},
+    }
+}
+
 logger = logging.getLogger("quasirnn.serving")
 
 
@@ -160,7 +168,8 @@ def _add_endpoint(app: FastAPI, task: str, endpoint: Endpoint, models: Models, w
         summary=endpoint.summary,
         operation_id=endpoint.path[1:],
         name=endpoint.path,
-        responses=RESPONSES,
-        response_class=EventStream if endpoint.stream else JSONResponse,
+        responses=RESPONSES | (EVENTS if endpoint.stream else {}),
+        # A class with a media type of its own would be that of the errors too.
+        response_class=Response if endpoint.stream else JSONResponse,
         route_class_override=JsonRoute,
     )

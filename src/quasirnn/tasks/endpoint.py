@@ -1,4 +1,4 @@
-"""What a task offers over HTTP: the body of a request, and the function that answers it. Knows nothing of HTTP itself."""
+"""What a task offers over HTTP: the body of a request, and the function that answers it. Knows nothing of HTTP."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Endpoint:
         summary: for the API's documentation.
         request: the fields of the body.
         answer: takes the pipeline, one or more requests and `step`, and returns the JSON of each answer, or an
-            `InvalidField` in its place. Of a stream: takes one request and a function to call with each piece of text as
-            well, and returns the JSON of the end.
+            `InvalidField` in its place. Of a stream: takes one request, and a function to call with each piece of text
+            as well, and returns the JSON of the end.
         check: raises `InvalidField` for a request that need not wait in the queue.
         together: requests with equal values may be answered together; None for one that is answered alone.
         size: how much of a batch a request takes up.
