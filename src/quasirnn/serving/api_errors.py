@@ -78,11 +78,11 @@ def describe(errors: Sequence[ErrorDetails]) -> ApiError:
     kind, context = error["type"], error.get("ctx") or {}
     if kind == "unknown_field":
         return ApiError(422, context["sentence"], context["field"])
-    # Behind "body" stands the field, and in a list its place.
-    name, *place = [*map(str, error["loc"][1:2]), *error["loc"][2:]] or [""]
-    if not name:
+    _, *place = error["loc"]  # "body", the field, and in a list the number
+    if not place:
         return ApiError(422, "the body must be a JSON object.", "")
-    field = name + "".join(f"[{part}]" for part in place if isinstance(part, int))
+    name = str(place[0])
+    field = name + "".join(f"[{part}]" for part in place[1:] if isinstance(part, int))
     return ApiError(422, f"{field}: {_sentence(kind, context, error)}", name)
 
 
@@ -96,10 +96,12 @@ def _sentence(kind: str, context: Mapping[str, Any], error: ErrorDetails) -> str
         bound = context[key]
         return f"{words[key]} {int(bound) if bound == int(bound) else bound:,}, got {shown(value)}."
     if (length := kind.removeprefix("string_")) in _LENGTHS:
-        words, key = _LENGTHS[length]
+        word, key = _LENGTHS[length]
         unit = "" if isinstance(value, list) else " character" if context[key] == 1 else " characters"
-        return f"{words} {context[key]:,}{unit}, got {len(value):,}."
-    if kind in ("string_unicode", "quasirnn"):
+        return f"{word} {context[key]:,}{unit}, got {len(value):,}."
+    if "message" in context:
+        return f"{context['message']}."
+    if kind == "string_unicode":
         return "holds half of a surrogate pair, which is no character."
     if kind == "literal_error":
         return f"must be one of {context['expected'].replace(chr(39), '')}, got {shown(value)}."

@@ -10,9 +10,10 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
 from quasirnn.serving.api_errors import RESPONSES, ApiError, ClientDisconnected, describe
-from quasirnn.serving.body import App, BodyLimitMiddleware
+from quasirnn.serving.body import BodyLimitMiddleware
 from quasirnn.serving.events import EventStream
 from quasirnn.serving.json_route import JsonRoute
 from quasirnn.serving.limits import LIMITS
@@ -36,7 +37,7 @@ logger = logging.getLogger("quasirnn.serving")
 
 def make_app(
     models: Models, work: Work, deadline: float, page: dict[str, PageFile], hosts: set[str] | None = None
-) -> App:
+) -> ASGIApp:
     """The application, to be run by an ASGI server.
 
     Args:

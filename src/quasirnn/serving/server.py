@@ -14,10 +14,11 @@ from typing import Any
 
 import torch
 import uvicorn
+from starlette.types import ASGIApp
 
 from quasirnn.errors import one_line
 from quasirnn.serving import limits
-from quasirnn.serving.body import LINGER_SECONDS, App
+from quasirnn.serving.body import LINGER_SECONDS
 from quasirnn.serving.work import Work
 from quasirnn.training.signals import StopSignals
 
@@ -81,7 +82,7 @@ def share_cores(workers: int) -> None:
     torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // workers)))
 
 
-def make_server(app: App, work: Work, signals: StopSignals, announce: Callable[[], None]) -> "Server":
+def make_server(app: ASGIApp, work: Work, signals: StopSignals, announce: Callable[[], None]) -> "Server":
     """A server to `run` with a socket: until a signal comes, and then until all that was accepted is answered.
 
     Args:
