@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from quasirnn.data import reviews, word_vectors
 from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
-from quasirnn.data.corpus import Columns, Corpus, Part, built_in, read_corpus
+from quasirnn.data.corpus import Columns, Corpus, Part, built_in
 from quasirnn.data.review_tokens import is_blank
 from quasirnn.data.tokens import UNKNOWN_WORD
 from quasirnn.data.vocabulary import Vocabulary
@@ -268,30 +268,19 @@ class SentimentTask(Task[SentimentSettings]):
 
         return built_in(BUILT_IN, make, splits)
 
-    def read(
-        self, settings: SentimentSettings, data: Sequence[str], splits: Sequence[str], saved: Mapping[str, Any], own: bool
-    ) -> Corpus:
-        classes = saved.get("classes")
-
-        def check(values: tuple[str, ...], place: str) -> None:
-            label, text = values
-            if is_blank(text):
-                raise TextError(f"{place}: the text is empty; it has the label {label!r:.60}. Leave the row out?")
-            if classes is not None and label not in classes:
-                raise TextError(f"{place}: the label {label!r:.60} is not one of those in training: {some(classes)}")
-
-        if data:
-            stems = settings.stems if own else {}
-            corpus = read_corpus(
-                data, self.columns(settings), splits=splits, stems=stems, seed=settings.seed, check=check
-            )
-        else:
-            corpus = self.built_in(settings, splits)
-        if classes is None:
-            _check_labels(corpus.parts["train"])
-        return corpus
+    def check_row(
+        self, settings: SentimentSettings, values: tuple[str, ...], place: str, saved: Mapping[str, Any]
+    ) -> None:
+        label, text = values
+        if is_blank(text):
+            raise TextError(f"{place}: the text is empty; it has the label {label!r:.60}. Leave the row out?")
+        if "classes" in saved and label not in saved["classes"]:
+            classes = some(saved["classes"])
+            raise TextError(f"{place}: the label {label!r:.60} is not one of those in training: {classes}")
 
     def facts(self, settings: SentimentSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
+        if "classes" not in saved:
+            _check_labels(corpus.parts["train"])
         classes = list(saved["classes"] if "classes" in saved else labels_in_order(corpus.parts["train"]["label"]))
         corpus.notes.extend(_remarks(corpus, classes))
         return {"classes": classes, "published": corpus.published}
