@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, tee
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -220,8 +220,8 @@ class TaggingEvaluation(Evaluation):
 
     def lines(self) -> list[str]:
         return [
-            f"{self.corpus}, {self.split}: accuracy {self.accuracy:.2f} %, loss {self.loss:.4f} ({self.words:,} words); "
-            f"{self.texts_right:.2f} % of {self.texts:,} texts without a mistake"
+            f"{self.corpus}, {self.split}: accuracy {self.accuracy:.2f} %, loss {self.loss:.4f} ({self.words:,} words),"
+            f" {self.texts_right:.2f} % of {self.texts:,} texts without a mistake"
         ]
 
 
@@ -333,10 +333,9 @@ TAG = Endpoint(
 
 def most_frequent_tags(tick: Tick) -> list[Row]:
     """A baseline without context: every word gets its most frequent tag."""
-    parts = TASK.built_in(DEMO.qrnn, ("train", "test")).parts
     pairs = {
-        split: [pair for row in zip(part["text"], part["tags"], strict=True) for pair in zip(*map(str.split, row))]
-        for split, part in parts.items()
+        split: list(zip(" ".join(part["text"]).split(), " ".join(part["tags"]).split(), strict=True))
+        for split, part in TASK.built_in(DEMO.qrnn, ("train", "test")).parts.items()
     }
     # The most frequent pairs come last and stay.
     best = {word: tag for (word, tag), _ in reversed(Counter(pairs["train"]).most_common())}
@@ -355,7 +354,7 @@ def show_demo(pipeline: TaggingPipeline, folder: Path, seed: int, screen: Screen
 class TaggingTask(Task[TaggingSettings]):
     name = NAME
     settings = TaggingSettings
-    presets = {preset.name: preset for preset in (DEMO, FAST)}
+    presets: ClassVar = {preset.name: preset for preset in (DEMO, FAST)}
     model = Tagger
     pipeline = TaggingPipeline
     unit = "words"
@@ -415,7 +414,7 @@ class TaggingTask(Task[TaggingSettings]):
         number = {tag: n for n, tag in enumerate(facts["tags"])}
         ids = vocabulary.encode_all(part["text"])
         tags = [torch.tensor([number[tag] for tag in row.split()]) for row in part["tags"]]
-        unknown = sum(int((each == vocabulary.special("unknown")).sum()) for each in ids)
+        unknown = sum(each.tolist().count(vocabulary.special("unknown")) for each in ids)
         counts = {"texts": len(part), "tokens": sum(map(len, ids)), "unknown": unknown, "outside": unknown}
         return TaggedTexts(ids, tags), counts
 
