@@ -54,7 +54,7 @@ stress: $(STAMPS)/dev $(STAMPS)/kernels  ## the server under load, disconnects, 
 check: $(STAMPS)/dev  ## formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy src/quasirnn/ops src/quasirnn/nn
+	$(BIN)/mypy
 
 bench: $(STAMPS)/core $(STAMPS)/kernels  ## time the layer against nn.LSTM on this machine
 	@$(BIN)/quasirnn bench layer --quick $(ARGS)

@@ -36,11 +36,13 @@ class RandomModel:
         scale: of the logits; large ones make it sure of itself.
     """
 
-    def __init__(self, seed: int, symbols: int = 4, size: int = 5, end_bias: float = 0.0, scale: float = 1.0) -> None:
+    def __init__(
+        self, seed: int, vocabulary: int = 4, size: int = 5, end_bias: float = 0.0, scale: float = 1.0
+    ) -> None:
         numbers = torch.Generator().manual_seed(seed)
         draw = lambda *shape: torch.randn(*shape, generator=numbers, dtype=torch.float64)  # noqa: E731
-        self.embedding, self.inner, self.outer = draw(symbols, size), draw(size, size), draw(size, symbols)
-        self.end = torch.zeros(symbols, dtype=torch.float64)
+        self.embedding, self.inner, self.outer = draw(vocabulary, size), draw(size, size), draw(size, vocabulary)
+        self.end = torch.zeros(vocabulary, dtype=torch.float64)
         self.end[END] = end_bias
         self.scale = scale
         self.draw = draw

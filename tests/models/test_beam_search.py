@@ -117,7 +117,7 @@ def test_it_stops_when_the_best_cannot_be_overtaken_and_not_before():
 @pytest.mark.parametrize("n_best", [1, 3])
 @pytest.mark.parametrize("beam", [3, 8])
 def test_guarantee_a_sentence_alone_and_in_a_batch_of_32_gives_the_same(beam, n_best):
-    model = RandomModel(5, symbols=11, size=7, end_bias=-2.0)
+    model = RandomModel(5, vocabulary=11, size=7, end_bias=-2.0)
     state = model.first_state(32)
     targets = torch.randint(3, 20, (32,))
     longest = torch.randint(5, 40, (32,))

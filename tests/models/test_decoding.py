@@ -15,7 +15,7 @@ from quasirnn.models import Sampler, greedy, sample
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_beam_of_1_is_greedy(seed):
-    model = RandomModel(seed, symbols=9, end_bias=-0.5)
+    model = RandomModel(seed, vocabulary=9, end_bias=-0.5)
     state = model.first_state(6)
     longest = [1, 4, 30, 30, 30, 9]
     results = search(model, state, 6, beam=1, alpha=0.8, max_lengths=longest, target_lengths=[3, 9, 0, 4, 20, 8])
@@ -47,7 +47,7 @@ def test_sampling_draws_by_the_models_probabilities():
 
 
 def test_sampling_with_a_seed_repeats_and_top_k_keeps_to_the_likeliest():
-    model = RandomModel(3, symbols=9, end_bias=-1)
+    model = RandomModel(3, vocabulary=9, end_bias=-1)
     state = model.first_state(12)
     marks = {"start": START, "end": END, "max_lengths": 15}
     first, again, other = (sample(model, state, 12, Sampler(seed=seed), **marks) for seed in (4, 4, 5))

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from quasirnn.models import LanguageModel
 from quasirnn.models.initialisation import init_orthogonal, init_uniform, init_unigram, init_unit_gates
-from quasirnn.models.recurrent import recurrent
+from quasirnn.models.recurrent import input_weights, recurrent
 from quasirnn.nn import QRNN
 
 WORDS = 300
@@ -60,11 +60,12 @@ def test_unit_gates_leave_biases_and_words_alone():
     assert changed == {"rnn.layers.0.weight", "rnn.layers.1.weight"}
 
 
-def test_an_lstm_sees_its_words_with_unit_variance_too():
-    model = build(cell="lstm", dropout=0.5)
+@pytest.mark.parametrize("locked", [False, True])
+def test_an_lstm_sees_its_words_with_unit_variance_too(locked):
+    model = build(cell="lstm", dropout=0.5, locked_dropout=locked)
     init_unit_gates(model, 0.1)
     x = F.dropout(model.embedding(torch.randint(WORDS, (200, 20))), 0.5)
-    assert (x @ model.rnn.weight_ih_l0.T).var().item() == pytest.approx(1.0, rel=0.1)
+    assert (x @ input_weights(model.rnn)[0].T).var().item() == pytest.approx(1.0, rel=0.1)
 
 
 @pytest.mark.parametrize("cell", ["qrnn", "lstm"])

@@ -22,6 +22,8 @@ VARIANTS = {
     "tied": {"tied": True},
     "small words": {"embedding_size": 3},
     "lstm": {"cell": "lstm", "dropout": 0.4},
+    "locked": {"dropout": 0.4, "output_dropout": 0.2, "word_dropout": 0.2, "locked_dropout": True, "tied": True},
+    "lstm, locked": {"cell": "lstm", "dropout": 0.4, "locked_dropout": True, "num_layers": 3},
 }
 
 
@@ -85,7 +87,7 @@ def test_streams_side_by_side_are_streams_alone(model):
 
 def test_dropout_and_zoneout_act_in_training_alone():
     tokens = text(20, 4)
-    for arguments in ({"dropout": 0.5}, {"output_dropout": 0.5}, {"zoneout": 0.5}):
+    for arguments in ({"dropout": 0.5}, {"output_dropout": 0.5}, {"word_dropout": 0.5}, {"zoneout": 0.5}):
         model, plain = build(**arguments), build()
         assert torch.equal(model(tokens)[0], plain(tokens)[0])
         model.train()
@@ -107,6 +109,77 @@ def test_every_dropout_has_its_place():
     assert len(seen) == 2, "embeddings, and what stands between the layers"
     for x in seen:
         assert (x == 0).double().mean().item() == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
+def test_locked_dropout_has_one_mask_for_all_steps_in_all_three_places(cell):
+    model = build(cell=cell, dropout=0.5, output_dropout=0.5, locked_dropout=True, hidden_size=40, num_layers=3).train()
+    seen = []
+    for layer in model.rnn.layers:
+        layer.register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0]))
+    h, state = model.hidden(text(30, 4))
+    seen.append(h)
+    assert len(seen) == 4
+    masks = [x != 0 for x in seen]
+    for mask in masks:
+        assert torch.equal(mask, mask[:1].expand_as(mask)), "the same at every step"
+        assert mask.double().mean().item() == pytest.approx(0.5, abs=0.15)
+        assert not torch.equal(mask[:, 0], mask[:, 1]), "each stream has its own"
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations(masks, 2))
+    assert not torch.equal(model.hidden(text(30, 4), state)[0] != 0, masks[-1]), "and each call"
+
+
+@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
+def test_locked_dropout_keeps_the_expectation_and_changes_nothing_in_eval(cell):
+    arguments = {"cell": cell, "num_layers": 1, "embedding_size": 6, "hidden_size": 6}
+    model, plain = build(output_dropout=0.3, locked_dropout=True, **arguments), build(**arguments)
+    assert torch.equal(model(text(9, 2))[0], plain(text(9, 2))[0])
+    expected, _ = model.hidden(text(5, 2))
+    model.train()
+    mean = torch.stack([model.hidden(text(5, 2))[0].detach() for _ in range(3000)]).mean(0)
+    # The standard error of a value is its size times sqrt(0.3 / 0.7 / 3000) = 0.012.
+    torch.testing.assert_close(mean, expected.detach(), rtol=0.06, atol=1e-9)
+
+
+def test_word_dropout_drops_a_word_wherever_it_occurs():
+    model = build(word_dropout=0.4, num_layers=1).train()
+    seen = []
+    model.rnn.register_forward_pre_hook(lambda rnn, inputs: seen.append(inputs[0]))
+    tokens, shares = text(50, 4), []
+    for _ in range(200):
+        model(tokens)
+        x = seen.pop()
+        dropped = [word for word in range(WORDS) if not x[tokens == word].any()]
+        shares.append(len(dropped) / WORDS)
+        expected = model.embedding(tokens) / 0.6
+        expected[torch.isin(tokens, torch.tensor(dropped))] = 0.0
+        torch.testing.assert_close(x, expected, rtol=1e-12, atol=0)
+    assert sum(shares) / len(shares) == pytest.approx(0.4, abs=0.05)
+
+
+@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
+def test_penalties_are_those_of_awd_lstm_per_token_in_training_alone(cell):
+    model = build(cell=cell, output_dropout=0.5)
+    tokens, targets = text(8, 3)[:-1], text(8, 3)[1:]
+    assert torch.equal(model(tokens, targets=targets, penalties=(2.0, 1.0))[0], model(tokens, targets=targets)[0])
+    h, _ = model.rnn(model.embedding(tokens))
+    model.train()
+    torch.manual_seed(5)
+    loss, _ = model(tokens, targets=targets)
+    torch.manual_seed(5)
+    penalised, _ = model(tokens, targets=targets, penalties=(2.0, 3.0))
+    torch.manual_seed(5)
+    dropped = F.dropout(h, 0.5)
+    penalty = 2.0 * dropped.pow(2).mean() + 3.0 * (h[1:] - h[:-1]).pow(2).mean()
+    torch.testing.assert_close(penalised, loss + 21 * penalty, rtol=1e-12, atol=0)
+    for ours, expected in zip(
+        torch.autograd.grad(penalised - loss, list(model.rnn.parameters())),
+        torch.autograd.grad(21 * penalty, list(model.rnn.parameters())),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-12)
+    one_step, _ = model(tokens[:1], targets=targets[:1], penalties=(0.0, 1.0))
+    assert one_step.isfinite(), "there is no difference between steps to take the mean of"
 
 
 @pytest.mark.parametrize(
@@ -190,6 +263,7 @@ def test_the_first_guess_is_nearly_uniform():
         ({"pooling": "of"}, "pooling"),
         ({"zoneout": 1.5}, "zoneout"),
         ({"dropout": 1.5}, "dropout"),
+        ({"word_dropout": 1.5}, "LanguageModel: word_dropout is a probability"),
     ],
 )
 def test_wrong_arguments(arguments, message):

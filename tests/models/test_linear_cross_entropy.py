@@ -208,3 +208,31 @@ def test_the_measure_of_the_test_above_sees_the_plain_computation():
     with LargestTensor() as largest:
         with_gradients(plain, h, weight, bias, targets)
     assert largest.numbers == TOKENS * WORDS
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_label_smoothing_is_that_of_pytorch(smoothing, requires_grad):
+    torch.manual_seed(1)
+    leaves = [torch.randn(*shape, dtype=torch.float64, requires_grad=requires_grad) for shape in ((9, 4), (7, 4), (7,))]
+    targets = torch.randint(7, (9,))
+    targets[[2, 5]] = -100
+    h, weight, bias = leaves
+    expected = torch.nn.functional.cross_entropy(
+        h @ weight.T + bias, targets, reduction="sum", label_smoothing=smoothing
+    )
+    loss = linear_cross_entropy(h, weight, bias, targets, smoothing)
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
+    if requires_grad:
+        for ours, plain in zip(torch.autograd.grad(loss, leaves), torch.autograd.grad(expected, leaves), strict=True):
+            torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
+
+
+def test_label_smoothing_under_autocast_is_close():
+    torch.manual_seed(1)
+    h, weight, bias, targets = torch.randn(64, 16), torch.randn(50, 16), torch.randn(50), torch.randint(50, (64,))
+    expected = torch.nn.functional.cross_entropy(h @ weight.T + bias, targets, reduction="sum", label_smoothing=0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = linear_cross_entropy(h.bfloat16(), weight, bias, targets, 0.1)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(expected.item(), rel=0.01)

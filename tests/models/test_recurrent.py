@@ -11,19 +11,29 @@ from quasirnn.nn import QRNN
 SIZES = (3, 5, 3)  # inputs, units, layers
 
 
-def lstm(*, dense: bool = True, dropout: float = 0.0) -> nn.Module:
+def lstm(*, dense: bool = True, dropout: float = 0.0, **options) -> nn.Module:
     torch.manual_seed(1)
-    return recurrent("lstm", *SIZES, dense=dense, dropout=dropout).double().eval()
+    return recurrent("lstm", *SIZES, dense=dense, dropout=dropout, **options).double().eval()
 
 
-@pytest.mark.parametrize("dense", [True, False])
-def test_layers_are_wired_as_said_and_have_the_gradients_of_a_plain_computation(dense):
-    rnn, x = lstm(dense=dense), torch.randn(7, 2, 3, dtype=torch.float64)
-    assert isinstance(rnn, LSTMLayers if dense else FullPrecisionLSTM)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dense": False},
+        {"bidirectional": True},
+        {"dense": False, "bidirectional": True},
+        {"dense": False, "locked": True},
+    ],
+    ids=str,
+)
+def test_layers_are_connected_as_documented_and_have_the_gradients_of_a_plain_computation(options):
+    rnn, x = lstm(**options), torch.randn(7, 2, 3, dtype=torch.float64)
+    assert isinstance(rnn, FullPrecisionLSTM if options == {"dense": False} else LSTMLayers)
     computed = []
     for call in (rnn, lambda x: run(rnn, x)):
         output, (h, c) = call(x)
-        assert h.shape == c.shape == (3, 2, 5)
+        assert h.shape == c.shape == (6 if "bidirectional" in options else 3, 2, 5)
         loss = (output * output.detach().cos()).sum() + h.sin().sum() + c.sum()
         computed.append([output, h, c, *torch.autograd.grad(loss, list(rnn.parameters()))])
     for ours, plain in zip(*computed, strict=True):
@@ -33,6 +43,8 @@ def test_layers_are_wired_as_said_and_have_the_gradients_of_a_plain_computation(
 def test_dense_layers_have_the_inputs_of_the_dense_qrnn():
     ours = [layer.input_size for layer in lstm().layers]
     assert ours == [layer.input_size for layer in QRNN(*SIZES, dense=True).layers] == [3, 8, 13]
+    both = [layer.input_size for layer in lstm(bidirectional=True).layers]
+    assert both == [layer.input_size for layer in QRNN(*SIZES, dense=True, bidirectional=True).layers]
 
 
 @pytest.mark.parametrize("dense", [True, False])

@@ -21,6 +21,20 @@ VARIANTS = {
     "one layer": {"num_layers": 1, "dropout": 0.4},
     "lstm": {"cell": "lstm", "dropout": 0.4},
     "lstm, not dense": {"cell": "lstm", "dense": False, "num_classes": 3},
+    "three readouts": {"readout": "max-mean-last", "word_dropout": 0.3},
+    "lstm, three readouts": {"cell": "lstm", "readout": "max-mean-last", "dense": False},
+}
+BIDIRECTIONAL = {
+    "both ways": {"bidirectional": True, "kernel_size": 3},
+    "both ways, three readouts": {"bidirectional": True, "readout": "max-mean-last", "dense": False},
+    "lstm, both ways": {"cell": "lstm", "bidirectional": True, "dropout": 0.4},
+    "lstm, both ways, three readouts": {
+        "cell": "lstm",
+        "bidirectional": True,
+        "readout": "max-mean-last",
+        "dense": False,
+        "num_layers": 3,
+    },
 }
 
 
@@ -38,14 +52,18 @@ def model(request):
     return build(**request.param)
 
 
+@pytest.fixture(params=(VARIANTS | BIDIRECTIONAL).values(), ids=VARIANTS | BIDIRECTIONAL)
+def any_model(request):
+    return build(**request.param)
+
+
 def texts(steps: int = 9, rows: int = 4) -> torch.Tensor:
     """Tokens, none of them the padding."""
     return torch.randint(1, WORDS, (steps, rows), generator=torch.Generator().manual_seed(2))
 
 
 def padded(fill: int | torch.Tensor = PADDING) -> torch.Tensor:
-    behind = torch.arange(9)[:, None] >= LENGTHS
-    return torch.where(behind, fill, texts())
+    return torch.where(torch.arange(9)[:, None] >= LENGTHS, fill, texts())
 
 
 def plain_logits(model: SequenceClassifier, row: torch.Tensor) -> torch.Tensor:
@@ -55,14 +73,21 @@ def plain_logits(model: SequenceClassifier, row: torch.Tensor) -> torch.Tensor:
         h = reference_stack.run(model.rnn, dict(model.rnn.named_parameters()), x).output
     else:
         h, _ = naive_lstm.run(model.rnn, x)
-    return model.output.weight @ h[:, 0].mean(0) + model.output.bias
+    h = h[:, 0]
+    features = h.mean(0)
+    if model.readout == "max-mean-last":
+        # Without padding the first H columns end at the last step, the backward direction's at the first.
+        last = torch.cat([h[-1, :6], h[0, 6:]])
+        features = torch.cat([h.max(0).values, features, last])
+    return model.output.weight @ features + model.output.bias
 
 
 def gradients(model: SequenceClassifier, loss: torch.Tensor) -> list[torch.Tensor]:
     return list(torch.autograd.grad(loss, list(model.parameters())))
 
 
-def test_a_padded_batch_is_each_of_its_texts_alone(model):
+def test_a_padded_batch_is_each_of_its_texts_alone(any_model):
+    model = any_model
     labels = torch.arange(4) % model.config["num_classes"]
     loss = model(padded(), LENGTHS, labels)
     plain = torch.stack([plain_logits(model, texts()[:n, row]) for row, n in enumerate(LENGTHS)])
@@ -74,8 +99,9 @@ def test_a_padded_batch_is_each_of_its_texts_alone(model):
 
 
 @pytest.mark.parametrize("fill", ["a word", "other words", "NaN"])
-def test_guarantee_padding_cannot_leak(model, fill):
-    """The same bits of the logits, the loss and all gradients, whatever stands behind the texts."""
+def test_guarantee_padding_cannot_leak(any_model, fill):
+    """The same bits of the logits, the loss and all gradients, whatever is in the padding."""
+    model = any_model
     labels = torch.tensor([0, 1, 1, 0])
 
     def computed(tokens: torch.Tensor) -> list[torch.Tensor]:
@@ -91,7 +117,8 @@ def test_guarantee_padding_cannot_leak(model, fill):
         assert torch.equal(ours, theirs)
 
 
-def test_other_texts_in_the_batch_change_nothing_but_the_rounding(model):
+def test_other_texts_in_the_batch_change_nothing_but_the_rounding(any_model):
+    model = any_model
     together = model(padded(), LENGTHS)
     order = torch.tensor([2, 0, 3, 1])
     torch.testing.assert_close(model(padded()[:, order], LENGTHS[order]), together[order], rtol=0, atol=1e-12)
@@ -115,11 +142,42 @@ def test_guarantee_cut_anywhere_reading_gives_what_forward_gives_for_every_begin
 
 def test_reading_on_costs_the_same_after_any_number_of_words(model):
     def sizes(reading: Reading) -> list[int]:
-        return [reading.total.numel(), *(part.numel() for part in reading.state)]
+        largest = [] if reading.largest is None else [reading.largest.numel()]
+        return [reading.total.numel(), *(part.numel() for part in reading.state), *largest]
 
     _, first = model.read(texts()[:1])
     _, later = model.read(texts()[:1], model.read(texts(200))[1])
     assert sizes(first) == sizes(later)
+
+
+@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
+def test_a_bidirectional_model_cannot_be_read_word_by_word(cell):
+    model = build(cell=cell, bidirectional=True)
+    with pytest.raises(ValueError, match=r"a bidirectional model needs the whole sequence. Call model\("):
+        model.read(texts())
+
+
+@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
+def test_both_directions_see_the_whole_text(cell):
+    """Of a one-directional model the first output, which the maximum may take, depends on the first word alone."""
+    model = build(cell=cell, bidirectional=True, num_layers=1)
+    outputs = []
+    model.rnn.register_forward_hook(lambda rnn, inputs, output: outputs.append(output[0]))
+    changed = texts()
+    changed[-1] = 1 + changed[-1] % (WORDS - 1)
+    for tokens in (texts(), changed):
+        model(tokens, torch.full((4,), 9))
+    first = [output[0] for output in outputs]
+    assert torch.equal(first[0][:, :6], first[1][:, :6])
+    assert not torch.isclose(first[0][:, 6:], first[1][:, 6:], rtol=0, atol=1e-12).any(1).all()
+
+
+@pytest.mark.parametrize("cell", ["qrnn", "lstm"])
+def test_word_dropout_acts_in_training_alone(cell):
+    model, plain = build(cell=cell, word_dropout=0.5), build(cell=cell)
+    assert torch.equal(model(padded(), LENGTHS), plain(padded(), LENGTHS))
+    model.train()
+    assert not torch.equal(model(padded(), LENGTHS), model(padded(), LENGTHS))
 
 
 @pytest.mark.parametrize("pooling", ["f", "fo", "ifo"])
@@ -204,7 +262,7 @@ def test_parameters_of_the_papers_models(arguments, parameters):
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters + rest
 
 
-@pytest.mark.parametrize("arguments", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("arguments", (VARIANTS | BIDIRECTIONAL).values(), ids=VARIANTS | BIDIRECTIONAL)
 def test_a_model_is_read_as_it_was_saved(tmp_path, arguments):
     model = build(**arguments).float()
     model.save_pretrained(tmp_path)
@@ -231,6 +289,8 @@ def test_the_vector_of_padding_is_zero_and_learns_nothing():
         ({"cell": "lstm", "kernel_size": 2}, "an LSTM has no kernel_size"),
         ({"kernel_size": (2, 2, 2)}, "kernel_size"),
         ({"pooling": "of"}, "pooling"),
+        ({"readout": "max"}, "readout must be 'mean' or 'max-mean-last', got 'max'"),
+        ({"word_dropout": -0.1}, "SequenceClassifier: word_dropout is a probability"),
         ({"zoneout": 1.5}, "zoneout"),
         ({"padding": WORDS}, "padding must be one of the 13 tokens, 0 to 12, or None, got 13"),
         ({"padding": -1}, "padding must be one of the 13 tokens, 0 to 12, or None, got -1"),

@@ -49,7 +49,7 @@ def either(request) -> Translator:
 
 
 class Batch:
-    """Rows of random symbols of the given lengths, padded; labels are the symbols one step later."""
+    """Rows of random tokens of the given lengths, padded; labels are the tokens one step later."""
 
     def __init__(self, source_lengths=SOURCE_LENGTHS, target_lengths=TARGET_LENGTHS) -> None:
         generator = torch.Generator().manual_seed(2)
@@ -77,7 +77,7 @@ class Batch:
         return alone
 
     def poisoned(self) -> "Batch":
-        """Other symbols in all the padding."""
+        """Other tokens in all the padding."""
         other = Batch(self.source_lengths.tolist(), self.target_lengths.tolist())
         for name, lengths in (("source", self.source_lengths), ("target_in", self.target_lengths)):
             padding = torch.arange(len(getattr(self, name)))[:, None] >= lengths
@@ -138,11 +138,9 @@ def test_encoding_is_that_of_the_papers_loops(model):
     batch, p = Batch(), leaves(model)
     encoded = model.encode(batch.source, batch.source_lengths)
     assert encoded.memory.shape == (9, 4, 5)
-    for number, symbols in enumerate(batch.sources):
-        expected = reference.encode(
-            p, [p["embedding.weight"][symbol] for symbol in symbols.tolist()], pooling_of(model)
-        )
-        torch.testing.assert_close(encoded.memory[: len(symbols), number], torch.stack(expected.outputs), **EXACT)
+    for number, tokens in enumerate(batch.sources):
+        expected = reference.encode(p, list(p["embedding.weight"][tokens]), **reference_options(model, "attend"))
+        torch.testing.assert_close(encoded.memory[: len(tokens), number], torch.stack(expected.memory), **EXACT)
         for layer, end in enumerate(expected.ends):
             projected = p[f"decoder.from_encoder.{layer}.weight"] @ end
             if pooling_of(model) is None:
@@ -212,7 +210,7 @@ def test_steps_are_what_the_whole_target_gives(model):
 
 
 def test_a_step_costs_the_same_whatever_came_before(either):
-    """A step reads one symbol of each target, and neither the state nor the encoded source grow or are made again."""
+    """A step reads one token of each target, and neither the state nor the encoded source grow or are made again."""
     batch = Batch()
     inputs = []
     layers = either.decoder.layers if hasattr(either.decoder, "layers") else [either.decoder.rnn]
@@ -281,7 +279,7 @@ def test_a_decoding_drops_sources_and_keeps_each_once(either):
 
 
 def test_guarantee_padding_cannot_leak(model):
-    """Same bits for the loss, for all gradients and for the logits of true symbols."""
+    """Same bits for the loss, for all gradients and for the logits of true tokens."""
     batch, poisoned = Batch(), Batch().poisoned()
     assert not torch.equal(batch.source, poisoned.source)
     assert not torch.equal(batch.target_in, poisoned.target_in)
@@ -333,15 +331,15 @@ def test_logits_past_a_targets_length_are_the_same_for_all(model):
 
 
 def test_sources_are_read_from_their_own_end(either):
-    """The end of reading is the first symbol; what was read before a symbol stands behind it in the source."""
+    """The first token of a source is read last."""
     batch = Batch()
     ends = either.encoder(EmbeddedTokens(batch.source, either.embedding), batch.source_lengths).last_h
     changed = batch.source.clone()
     changed[SOURCE_LENGTHS[1] - 1, 1] = 3 + (changed[SOURCE_LENGTHS[1] - 1, 1] - 2) % (VOCABULARY - 3)
     other_ends = either.encoder(EmbeddedTokens(changed, either.embedding), batch.source_lengths).last_h
-    memory = either.encode(batch.source, batch.source_lengths).memory
-    torch.testing.assert_close(ends[-1], memory[0])
-    assert not torch.allclose(ends[-1][1], other_ends[-1][1], atol=1e-9), "the last symbol of a source is read first"
+    if either.config.get("attend") != "cells":
+        torch.testing.assert_close(ends[-1], either.encode(batch.source, batch.source_lengths).memory[0])
+    assert not torch.allclose(ends[-1][1], other_ends[-1][1], atol=1e-9), "the last token of a source is read first"
     assert torch.equal(ends[-1][[0, 2, 3]], other_ends[-1][[0, 2, 3]])
 
 
@@ -403,8 +401,11 @@ def test_gradients_reach_every_parameter(model):
     _, *gradients = loss_and_gradients(model, batch)
     for (name, _), gradient in zip(model.named_parameters(), gradients, strict=True):
         assert gradient.isfinite().all(), name
-        # EmbeddedTokens that do not occur, padding among them, have no gradient.
-        assert gradient.any() if "embedding" in name else gradient.bool().double().mean() > 0.9, name
+        # Tokens that do not occur, padding among them, have no gradient.
+        # The output gate of an encoder whose cells are attended to counts at its last step alone, where a part of the
+        # window lies outside the source.
+        share = 0.8 if model.config.get("attend") == "cells" else 0.9
+        assert gradient.any() if "embedding" in name else gradient.bool().double().mean() > share, name
     assert not gradients[0][model.padding].any()
 
 
@@ -441,8 +442,9 @@ def test_one_layer_has_nothing_to_drop_between():
 @pytest.mark.parametrize(
     ("arguments", "parameters"),
     [
-        # Embedding and softmax: 2 * 200 * 320 + 200; W_k and W_c: 2 * 320 ** 2. In units of 320 ** 2, the encoder: 6 * 3
-        # and thrice 2 * 3; the decoder: four times 2 * 3, and four times 3 for V. 8 layers with 3 * 320 biases.
+        # Embedding and softmax: 2 * 200 * 320 + 200; W_k and W_c: 2 * 320 ** 2. In units of 320 ** 2, the
+        # encoder: 6 * 3 and thrice 2 * 3; the decoder: four times 2 * 3, and four times 3 for V. 8 layers with 3 * 320
+        # biases.
         ({}, 128_200 + (2 + 18 + 18 + 24 + 12) * 102_400 + 8 * 960),
         # Layers of 4 * 2, two sets of 4 * 320 biases each; four times 1 for V.
         ({"cell": "lstm"}, 128_200 + (2 + 32 + 32 + 4) * 102_400 + 16 * 1280),
@@ -465,10 +467,10 @@ def test_the_gates_of_every_layer_start_with_a_variance_near_one(arguments, monk
     for module in model.modules():
         if isinstance(module, QRNNLayer | nn.LSTM):
             module.register_forward_pre_hook(lambda module, arguments: inputs.append(arguments[0]))
-    symbols, lengths = torch.randint(3, 60, (40, 8)), torch.full((8,), 40)
+    tokens, lengths = torch.randint(3, 60, (40, 8)), torch.full((8,), 40)
     variances = []
     with torch.no_grad():
-        model(symbols, lengths, symbols, lengths)
+        model(tokens, lengths, tokens, lengths)
         for weight, x in zip(model.encoder.input_weights + model.decoder.input_weights, inputs, strict=False):
             kernel = weight.view(len(weight), -1, 64).permute(0, 2, 1)
             variances.append(F.conv1d(x.permute(1, 2, 0), kernel).var().item())

@@ -270,7 +270,7 @@ MALFORMED = {
         change("config.json", hidden_size=5),
         "model.safetensors: embedding.weight has shape (6, 4), the model needs (6, 5).",
     ),
-    "huge header": (write("model.safetensors", struct.pack("<Q", 2**62)), "8 bytes, where its header needs 4,611,686"),
+    "huge header": (write("model.safetensors", struct.pack("<Q", 2**62)), "8 bytes, but its header needs 4,611,686"),
     "no environment": (remove("environment.json"), "environment.json: no such file."),
     "no metrics": (remove("metrics.jsonl"), "metrics.jsonl: no such file. A run has it from its first step on."),
     "large metrics": (enlarge("metrics.jsonl", 10**9), "metrics.jsonl: has 1,000,000,000 bytes, more than 33,554,432."),

@@ -135,7 +135,9 @@ def blocks(result: Result) -> list[list[tuple[str, list[Cell]]]]:
     by_mode = {mode: [c for c in result.cells if c["block"] == "grid" and c["mode"] == mode] for mode in MODES}
     H = by_mode["inference"][0]["H"]
     others = [cell for cell in result.cells if cell["block"] == "variants"]
-    by_pooling = {name: [c for c in others if c["pooling"] == name] for name in dict.fromkeys(c["pooling"] for c in others)}
+    by_pooling = {
+        name: [c for c in others if c["pooling"] == name] for name in dict.fromkeys(c["pooling"] for c in others)
+    }
     rows = [
         [
             (f"QRNN / its GEMM, inference: fo, width 2, {H} units", by_mode["inference"]),

@@ -213,9 +213,7 @@ def tables(result: Result) -> list[Table]:
                 f"{cell['extra_bytes'] / 1e6:,.1f}" if "extra_bytes" in cell else "",
             ]
         )
-    title = (
-        f"{_sizes(result)}.\nMemory: beyond inputs and gradients ({result.cells[0]['memory_method']})"
-    )
+    title = f"{_sizes(result)}.\nMemory: beyond inputs and gradients ({result.cells[0]['memory_method']})"
     columns = ["", "rows\nat once", "ms,\nbest", "\nmedian", "best / bare\nproducts", "extra\nmemory, MB"]
     return [Table(title, columns, rows)]
 

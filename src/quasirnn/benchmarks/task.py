@@ -93,9 +93,7 @@ class Contestant:
         self.laps.append(Lap(update.items, update.loss, self._draw_seconds, seconds, self._last_gradient - began))
 
 
-def run(
-    plan: Plan, setting: Setting, progress: Progress = silent, *, task: Task[Any], request: Request
-) -> Result:
+def run(plan: Plan, setting: Setting, progress: Progress = silent, *, task: Task[Any], request: Request) -> Result:
     """Time the steps of both cells, and measure the memory of each in its own process.
 
     Raises:

@@ -24,7 +24,8 @@ def evaluate(
         ),
     ] = None,
     beam: Annotated[
-        int | None, typer.Option(help="Translators: hypotheses that are kept; 1 is greedy. [default: 8]", min=1, max=256)
+        int | None,
+        typer.Option(help="Translators: hypotheses that are kept; 1 is greedy. [default: 8]", min=1, max=256),
     ] = None,
     alpha: Annotated[
         float | None, typer.Option(help="Translators: of the ranking criterion. [default: 0.6]", min=0, max=10)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def train(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="sentiment, language-model, translation, or a task of your own.")],
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="sentiment, language-model, translation, or a task of your own.")
+    ],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(

@@ -41,7 +41,11 @@ class Corpus:
     def describe(self, summaries: Mapping[str, Mapping[str, Any]], **facts: Any) -> dict[str, Any]:
         """What training.json records: `facts` of the whole, and of each part its summary, hash and files."""
         parts = {
-            name: {**summary, "sha256": self.parts[name].sha256, "files": [str(file) for file in self.parts[name].files]}
+            name: {
+                **summary,
+                "sha256": self.parts[name].sha256,
+                "files": [str(file) for file in self.parts[name].files],
+            }
             for name, summary in summaries.items()
         }
         return {"name": self.name, **facts, "sha256": self.sha256, "splits": parts}

@@ -56,7 +56,9 @@ def read_rows(source: Source, columns: Columns) -> Iterator[Row]:
     if suffix in (".tsv", ".csv"):
         records = _read_csv(path) if suffix == ".csv" else _read_tsv(path)
         return _checked(_from_table(path, records, columns), columns)
-    raise DataError(f"{path}: {columns.unit} are read from {', '.join(columns.suffixes)} files, not from {path.suffix!r}")
+    raise DataError(
+        f"{path}: {columns.unit} are read from {', '.join(columns.suffixes)} files, not from {path.suffix!r}"
+    )
 
 
 def _checked(rows: Iterator[Row], columns: Columns) -> Iterator[Row]:
@@ -130,7 +132,9 @@ def _read_csv(file: Path) -> Records:
             if "end of data" in str(error):
                 raise TextError(f"{file}:{first}: a quote is opened here and never closed") from None
             if "new-line" in str(error):
-                raise TextError(f"{file}:{reader.line_num}: a carriage return inside of a text: put it in quotes") from None
+                raise TextError(
+                    f"{file}:{reader.line_num}: a carriage return inside of a text: put it in quotes"
+                ) from None
             raise TextError(
                 f"{file}:{reader.line_num}: a comma or the end of the line must follow a closing quote. A quote inside of "
                 f'a quoted text is written twice: ""'

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from quasirnn.errors import DataError
 
-
 # The target that cross entropy leaves out, `ignore_index` of torch's.
 IGNORE = -100
 

@@ -11,7 +11,6 @@ from typing import BinaryIO
 
 from quasirnn.errors import TextError
 
-
 # Bytes read at a time: memory beyond the longest line is a few of these.
 BLOCK = 1 << 20
 

@@ -238,7 +238,9 @@ class Vocabulary:
         if self.special("unknown") is None:
             return 0
         return sum(
-            token not in self._numbers for segment in self._segments(text, self.lowercase) for token in self._split(segment)
+            token not in self._numbers
+            for segment in self._segments(text, self.lowercase)
+            for token in self._split(segment)
         )
 
     def decode(self, numbers: Iterable[int] | Tensor) -> str:
@@ -352,7 +354,9 @@ class Vocabulary:
         try:
             values = parse_json_object(text)
             if values.get("format", FORMAT) != FORMAT:
-                raise ValueError(f'"format" must be {FORMAT}, got {values["format"]!r:.60}. Was it written by a later release?')
+                raise ValueError(
+                    f'"format" must be {FORMAT}, got {values["format"]!r:.60}. Was it written by a later release?'
+                )
             file = parse(VocabularyFile, values)
             return cls(file.kind, file.tokens, file.specials, file.lowercase, file.tokeniser)
         except Mistakes as mistakes:

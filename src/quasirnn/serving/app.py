@@ -1,28 +1,34 @@
-"""The paths of the server, and what each does with a request."""
+"""The paths of the server. Those that work are the tasks' endpoints; here they are given to FastAPI."""
 
+import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from quasirnn.serving import jobs, requests
-from quasirnn.serving.body import App, Gate
+from quasirnn.serving.api_errors import ApiError, ClientDisconnected, describe
+from quasirnn.serving.body import App, BodyLimitMiddleware
 from quasirnn.serving.events import EventStream
 from quasirnn.serving.limits import LIMITS
-from quasirnn.serving.loaded import Loaded, Models
+from quasirnn.serving.loaded import Models
 from quasirnn.serving.page import START, PageFile
-from quasirnn.serving.refusals import ClientLeft, Refused
 from quasirnn.serving.waiting import Pieces, refusal, result, submit
-from quasirnn.serving.work import Job, Work
+from quasirnn.serving.work import Work
+from quasirnn.tasks.endpoint import Endpoint
+from quasirnn.tasks.registry import all_tasks
 
 logger = logging.getLogger("quasirnn.serving")
 
-A = TypeVar("A", bound=requests.Asked)
-MakeJob = Callable[[Loaded, A, float], Job]
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    422: {"description": "A field is missing, unknown, or past its limit."},
+    503: {"description": "The queue is full, or the server is about to end."},
+    504: {"description": "The deadline has passed; the work was stopped."},
+}
 
 
 def make_app(
@@ -45,30 +51,38 @@ def make_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    _answer_mistakes(app)
+    endpoints = [(task.name, endpoint) for task in all_tasks().values() for endpoint in task.endpoints]
+    _add_error_handlers(app, {endpoint.path: endpoint for _, endpoint in endpoints})
     _add_page(app, page)
-    _add_state_of_things(app, models, work, deadline)
-    _add_tasks(app, models, work, deadline)
-    return Gate(app, hosts, lambda: work.closing, lambda: refusal(work))
+    _add_status(app, models, work, deadline, [endpoint for _, endpoint in endpoints])
+    for task, endpoint in endpoints:
+        _add_endpoint(app, task, endpoint, models, work, deadline)
+    return BodyLimitMiddleware(app, hosts, lambda: work.closing, lambda: refusal(work))
 
 
-def _answer_mistakes(app: FastAPI) -> None:
-    """Every refusal is JSON with one sentence."""
+def _add_error_handlers(app: FastAPI, endpoints: dict[str, Endpoint]) -> None:
+    """Every error is JSON with one sentence."""
 
-    @app.exception_handler(Refused)
-    async def refused(request: Request, error: Refused) -> Response:
+    @app.exception_handler(ApiError)
+    async def refused(request: Request, error: ApiError) -> Response:
         if error.status >= 500:
             logger.warning("%s: %d, %s", request.scope["route"].path, error.status, error.sentence)
         return JSONResponse(error.content, error.status, error.headers)
 
-    @app.exception_handler(ClientLeft)
-    async def left(request: Request, error: ClientLeft) -> Response:
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        fields = endpoints[request.scope["route"].path].request.model_fields
+        worded = describe(error.errors(), list(fields))
+        return JSONResponse(worded.content, worded.status)
+
+    @app.exception_handler(ClientDisconnected)
+    async def disconnected(request: Request, error: ClientDisconnected) -> Response:
         # Nobody reads it.
         return Response(status_code=499)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
-        # It is raised again behind this, and logged by the gate.
+        # It is raised again behind this, and logged by the middleware.
         return JSONResponse({"error": "internal error"}, 500)
 
     @app.exception_handler(HTTPException)
@@ -83,7 +97,7 @@ def _answer_mistakes(app: FastAPI) -> None:
 def _add_page(app: FastAPI, page: dict[str, PageFile]) -> None:
     def answer(name: str) -> Response:
         if name not in page:
-            raise Refused(404, "the web page is not in this installation; the API is, see /openapi.json.")
+            raise ApiError(404, "the web page is not in this installation; the API is, see /openapi.json.")
         file = page[name]
         return Response(file.content, media_type=file.kind, headers={"Cache-Control": "no-cache"})
 
@@ -95,16 +109,21 @@ def _add_page(app: FastAPI, page: dict[str, PageFile]) -> None:
     @app.get("/page/{name}", include_in_schema=False)
     async def file(name: str) -> Response:
         if page and name not in page:
-            raise Refused(404, "the web page has no such file.")
+            raise ApiError(404, "the web page has no such file.")
         return answer(name)
 
 
-def _add_state_of_things(app: FastAPI, models: Models, work: Work, deadline: float) -> None:
+def _add_status(app: FastAPI, models: Models, work: Work, deadline: float, endpoints: list[Endpoint]) -> None:
+    limits = dict(LIMITS)
+    for endpoint in endpoints:
+        limits |= endpoint.limits
+    limits |= {"queue": work.capacity, "deadline": deadline}
+
     @app.get("/models", summary="What is loaded, and what a request may ask for")
-    async def what_is_loaded() -> dict[str, Any]:
+    async def list_models() -> dict[str, Any]:
         return {
             "models": [each.description for each in models.loaded],
-            "limits": LIMITS | {"queue": work.capacity, "deadline": deadline},
+            "limits": limits,
             "version": version("quasirnn"),
         }
 
@@ -118,53 +137,28 @@ def _add_state_of_things(app: FastAPI, models: Models, work: Work, deadline: flo
         return JSONResponse({"ready": not work.closing, **figures}, 503 if work.closing else 200)
 
 
-def _add_tasks(app: FastAPI, models: Models, work: Work, deadline: float) -> None:
-    async def asked(request: Request, task: str, kind: type[A]) -> tuple[Loaded, A, float]:
-        found = requests.parse(await request.body(), request.headers.get("content-type", ""), kind)
-        return models.find(task, found.model), found, request.scope["arrived"] + deadline
-
-    async def answer(request: Request, job: Job) -> Response:
+def _add_endpoint(app: FastAPI, task: str, endpoint: Endpoint, models: Models, work: Work, deadline: float) -> None:
+    async def answer(request: Request, body: Any) -> Response:
+        loaded = models.find(task, body.model)
+        job = loaded.job(endpoint, body, request.scope["arrived"] + deadline)
         submit(work, job)
         return Response(await result(work, job, request.receive), media_type="application/json")
 
-    def add(path: str, task: str, kind: type[A], make: MakeJob[A], summary: str) -> None:
-        @app.post(path, summary=summary, operation_id=path[1:], openapi_extra=_body_of(kind))
-        async def serve(request: Request) -> Response:
-            return await answer(request, make(*await asked(request, task, kind)))
-
-    add("/classify", "sentiment", requests.Classify, jobs.classify, "The class of each text")
-    add(
-        "/classify-stream",
-        "sentiment",
-        requests.ClassifyStream,
-        jobs.classify_stream,
-        "The class after each word of a text that goes on",
-    )
-    add("/states", "sentiment", requests.States, jobs.states, "Cells or gates of a layer while it reads a text")
-    add("/translate", "translation", requests.Translate, jobs.translate, "A text in another language")
-
-    @app.post(
-        "/generate",
-        summary="The continuation of a text, as server-sent events: piece, ..., piece, end",
-        operation_id="generate",
-        openapi_extra=_body_of(requests.Generate),
-    )
-    async def generate(request: Request) -> Response:
-        loaded, wanted, until = await asked(request, "language-model", requests.Generate)
+    async def stream(request: Request, body: Any) -> Response:
+        loaded = models.find(task, body.model)
         pieces = Pieces()
-        job = jobs.generate(loaded, wanted, until, pieces.put)
+        job = loaded.job(endpoint, body, request.scope["arrived"] + deadline, pieces.put)
         job.future.add_done_callback(lambda future: pieces.put(None))
         submit(work, job)
         return EventStream(work, job, pieces)
 
-
-def _body_of(kind: type[requests.Asked]) -> dict[str, Any]:
-    """The request body for the OpenAPI document: bodies are read and checked here and not by FastAPI."""
-    return {
-        "requestBody": {"required": True, "content": {"application/json": {"schema": kind.model_json_schema()}}},
-        "responses": {
-            "422": {"description": "A field is missing, unknown, or past its limit."},
-            "503": {"description": "The queue is full, or the server is about to end."},
-            "504": {"description": "The deadline has passed; the work was stopped."},
-        },
-    }
+    route: Callable[[Request, Any], Awaitable[Response]] = stream if endpoint.stream else answer
+    # FastAPI reads the type of the body from the signature.
+    parameters = [
+        inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Request),
+        inspect.Parameter("body", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=endpoint.request),
+    ]
+    route.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    app.post(
+        endpoint.path, summary=endpoint.summary, operation_id=endpoint.path[1:], responses=RESPONSES, name=endpoint.path
+    )(route)

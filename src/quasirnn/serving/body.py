@@ -1,6 +1,6 @@
-"""What stands before every path: whose request it is, how much of it there is, and how long it takes to arrive.
+"""ASGI middleware before every path: checks the Host, limits the size and the time of a body, adds headers.
 
-An ASGI application around another. Nothing is parsed here, and nothing is kept of a body that is too large.
+Nothing is parsed here, and nothing is kept of a body that is too large.
 """
 
 import asyncio
@@ -10,8 +10,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from quasirnn.errors import shown
 from quasirnn.serving import limits
-from quasirnn.serving.refusals import ClientLeft, Refused
+from quasirnn.serving.api_errors import ApiError, ClientDisconnected
 
 logger = logging.getLogger("quasirnn.serving")
 
@@ -28,15 +29,15 @@ CONTENT_POLICY = b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; 
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"content-security-policy", CONTENT_POLICY)]
 
 
-class Gate:
-    """Lets whole requests through, of at most `limits.BODY_BYTES`.
+class BodyLimitMiddleware:
+    """Passes whole requests on, of at most `limits.BODY_BYTES`.
 
     Args:
         app: gets `scope["arrived"]`, by `time.monotonic`, and a body that is all there.
         hosts: what the Host header may name, any port; None for anything. A page of another site that has its name
             resolve to this machine (DNS rebinding) sends its own name.
         is_closing: whether connections are to be ended with the answer.
-        refusal: what work is refused with before anybody looks at what it is: under load a refusal must cost little.
+        refusal: what work is refused with before it is parsed: under load a refusal must be cheap.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Gate:
         app: App,
         hosts: Iterable[str] | None,
         is_closing: Callable[[], bool],
-        refusal: Callable[[], Refused | None] = lambda: None,
+        refusal: Callable[[], ApiError | None] = lambda: None,
     ) -> None:
         self.app, self.is_closing, self.refusal = app, is_closing, refusal
         self.hosts = None if hosts is None else frozenset(hosts)
@@ -57,14 +58,14 @@ class Gate:
         try:
             self._check_host(scope)
             body = await _receive(scope, receive)
-        except ClientLeft:
+        except ClientDisconnected:
             return
-        except Refused as refused:
+        except ApiError as refused:
             await answer.refuse(refused)
             await _linger(receive)
             await answer.end()
             return
-        if scope["method"] == "POST" and (refused := self.refusal()) is not None:
+        if scope["method"] == "POST" and (refused := self.refusal() or _check_json(scope, body)) is not None:
             logger.warning("%a: %d, %s", scope["path"], refused.status, refused.sentence)
             await answer.refuse(refused, close=False)
             await answer.end()
@@ -74,7 +75,7 @@ class Gate:
         except Exception:
             logger.exception("%a: failed", scope["path"])
             if not answer.started:
-                await answer.refuse(Refused(500, "internal error"))
+                await answer.refuse(ApiError(500, "internal error"))
                 await answer.end()
 
     def _check_host(self, scope: Message) -> None:
@@ -83,7 +84,7 @@ class Gate:
         given = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         name = given.rpartition(":")[0] if not given.endswith("]") and ":" in given else given
         if name.lower() not in self.hosts:
-            raise Refused(421, f"Host: must be localhost or the address that is served, got {given[:60]!r}.")
+            raise ApiError(421, f"Host: must be localhost or the address that is served, got {given[:60]!r}.")
 
 
 class _Answer:
@@ -104,7 +105,7 @@ class _Answer:
             message = message | {"headers": headers}
         await self._send(message)
 
-    async def refuse(self, refused: Refused, close: bool = True) -> None:
+    async def refuse(self, refused: ApiError, close: bool = True) -> None:
         """All of the answer, which `end` ends, and the connection with it if there may be more of the request."""
         content = json.dumps(refused.content).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
@@ -122,21 +123,45 @@ async def _receive(scope: Message, receive: Receive) -> bytes:
     """The whole body, counted while it arrives: what its length is said to be need not be true."""
     said = dict(scope["headers"]).get(b"content-length", b"0")
     if said.isdigit() and int(said[:20]) > limits.BODY_BYTES:
-        raise Refused(413, f"the body must have at most {limits.BODY_BYTES:,} bytes, got {int(said[:20]):,}.")
+        raise ApiError(413, f"the body must have at most {limits.BODY_BYTES:,} bytes, got {int(said[:20]):,}.")
     body = bytearray()
     try:
         async with asyncio.timeout(limits.RECEIVE_SECONDS):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise ClientLeft
+                    raise ClientDisconnected
                 body += message.get("body", b"")
                 if len(body) > limits.BODY_BYTES:
-                    raise Refused(413, f"the body must have at most {limits.BODY_BYTES:,} bytes, got more.")
+                    raise ApiError(413, f"the body must have at most {limits.BODY_BYTES:,} bytes, got more.")
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
-        raise Refused(408, f"the request took more than {limits.RECEIVE_SECONDS:,} s to arrive.") from None
+        raise ApiError(408, f"the request took more than {limits.RECEIVE_SECONDS:,} s to arrive.") from None
+
+
+def _check_json(scope: Message, body: bytes) -> ApiError | None:
+    """A body must be JSON as the standard has it, and not nested too deeply to be looked at."""
+    kind = dict(scope["headers"]).get(b"content-type", b"").decode("latin-1")
+    if kind.partition(";")[0].strip().lower() != "application/json":
+        return ApiError(415, f"Content-Type: must be application/json, got {shown(kind)}.")
+
+    def no_constant(name: str) -> None:
+        raise ApiError(400, f"the body is not JSON: {name} is no number there.")
+
+    try:
+        json.loads(body.decode("utf-8"), parse_constant=no_constant)
+    except ApiError as error:
+        return error
+    except UnicodeDecodeError as error:
+        return ApiError(400, f"the body is not UTF-8: byte {error.start + 1} cannot be read.")
+    except json.JSONDecodeError as error:
+        return ApiError(400, f"the body is not JSON: {error}.")
+    except RecursionError:
+        return ApiError(400, "the body cannot be read: it is nested too deeply.")
+    except ValueError:
+        return ApiError(400, "the body cannot be read: a number in it has too many digits.")
+    return None
 
 
 async def _linger(receive: Receive) -> None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from quasirnn.serving import limits
-from quasirnn.serving.refusals import Refused, too_late
+from quasirnn.serving.api_errors import ApiError, deadline_passed
 from quasirnn.serving.waiting import Pieces, attended, remaining
 from quasirnn.serving.work import Job, Work
 
@@ -52,17 +52,17 @@ class EventStream(Response):
                     await self._put(send, event("piece", {"text": piece}))
             last = event("end", self.job.future.result())
         except TimeoutError:
-            last = self._failure(too_late())
+            last = self._failure(deadline_passed())
             logger.warning("/generate: 504, the deadline has passed")
         except Exception:
             logger.exception("/generate: failed")
-            last = self._failure(Refused(500, "internal error"))
+            last = self._failure(ApiError(500, "internal error"))
         # A client that takes nothing in must not hold the server up for ever.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limits.RECEIVE_SECONDS):
                 await self._put(send, last, more=False)
 
-    def _failure(self, refused: Refused) -> bytes:
+    def _failure(self, refused: ApiError) -> bytes:
         if not self._started:
             raise refused
         return event("error", {"status": refused.status, **refused.content})

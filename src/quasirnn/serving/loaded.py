@@ -1,19 +1,20 @@
 """The models that are served, by task and name, and what is told of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from quasirnn.errors import shown
-from quasirnn.serving.client_state import StateFormat
-from quasirnn.serving.examples import examples
-from quasirnn.serving.refusals import Refused
-from quasirnn.tasks.load import load
-from quasirnn.tasks.run_folder import RunError
+from quasirnn.serving.answers import encode
+from quasirnn.serving.api_errors import ApiError, invalid
+from quasirnn.serving.work import Job
+from quasirnn.tasks.endpoint import Emit, Endpoint, InvalidField, Request, Step
+from quasirnn.tasks.pipeline import Pipeline, load, trained_on
 
-GATES = ("c", "h", "z", "f", "o", "i")
+# Fields that the description of every model has, whatever its task; null where the task has none.
+CARD: dict[str, Any] = dict.fromkeys(("classes", "source", "target", "level", "gates"))
 
 
 @dataclass(frozen=True)
@@ -21,60 +22,61 @@ class Loaded:
     """A model under the name that requests give it."""
 
     name: str
-    model: Any  # SentimentOnText, LanguageModelOnText or TranslationOnText
+    model: Pipeline[Any]
 
     @property
     def task(self) -> str:
         return self.model.task
 
     @cached_property
-    def states(self) -> StateFormat:
-        """Of a classifier: what a client keeps between pieces of a text."""
-        return StateFormat(self.model)
-
-    @cached_property
-    def gates(self) -> list[str] | None:
-        """What `states` can show; None if nothing: for a model that is no classifier, or an LSTM."""
-        if self.task != "sentiment" or self.model.training.settings.cell != "qrnn":
-            return None
-        first, *_ = self.model.model.inspect(self.model.vocabulary.encode("a")[:, None].to(self.model.device)).values()
-        return [gate for gate in GATES if gate in first]
-
-    @property
-    def layers(self) -> int:
-        return self.model.model.config["num_layers"]
-
-    @cached_property
     def description(self) -> dict[str, Any]:
-        model, training = self.model, self.model.training
-        settings, corpus = training.settings, training.corpus
-        source, target = corpus.get("source"), corpus.get("target")
-        name = str(corpus.get("name", "unknown"))
-        level = settings.level if self.task == "language-model" else None
+        model = self.model
         return {
             "name": self.name,
             "task": self.task,
-            "cell": settings.cell,
+            "cell": model.settings.cell,
             "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
-            "layers": self.layers,
-            "hidden_size": model.model.config["hidden_size"],
+            "layers": model.settings.num_layers,
+            "hidden_size": model.settings.hidden_size,
             "vocabulary_size": len(model.vocabulary),
-            "corpus": name,
+            "corpus": str(model.training.corpus.get("name", "unknown")),
             "trained_on": trained_on(model),
-            "classes": list(model.classes) if self.task == "sentiment" else None,
-            "source": source if self.task == "translation" else None,
-            "target": target if self.task == "translation" else None,
-            "level": level,
-            "gates": self.gates,
-            "examples": examples(self.task, name, level=level, source=source),
+            **CARD,
+            **model.card,
         }
 
-    def warm_up(self) -> None:
-        """Do once what is done on first use: threads must not find it half done."""
-        self.model.vocabulary.encode("a")
-        if self.task == "sentiment":
-            _ = self.states
-        _ = self.description
+    def job(self, endpoint: Endpoint, request: Request, deadline: float, emit: Emit | None = None) -> Job:
+        """The work that a request asks for.
+
+        Raises:
+            ApiError: 422, the request cannot be answered.
+        """
+        try:
+            endpoint.check(self.model, request)
+        except InvalidField as error:
+            raise invalid(error) from None
+        together = endpoint.together(request)
+        return Job(
+            request,
+            self._stream(endpoint, emit) if emit is not None else self._answer(endpoint),
+            deadline,
+            key=None if together is None else (endpoint.path, self.name, together),
+            size=endpoint.size(request),
+            short=endpoint.is_short(request),
+        )
+
+    def _answer(self, endpoint: Endpoint) -> Callable[[list[Any], Step], list[Any]]:
+        def run(requests: list[Any], step: Step) -> list[Any]:
+            answers = endpoint.answer(self.model, requests, step)
+            return [
+                invalid(answer) if isinstance(answer, InvalidField) else encode({"model": self.name, **answer}, step)
+                for answer in answers
+            ]
+
+        return run
+
+    def _stream(self, endpoint: Endpoint, emit: Emit) -> Callable[[list[Any], Step], list[Any]]:
+        return lambda requests, step: [endpoint.answer(self.model, requests[0], step, emit)]
 
 
 class Models:
@@ -87,15 +89,15 @@ class Models:
         """The model of a task by its name, or its first.
 
         Raises:
-            Refused: 404, with what there is.
+            ApiError: 404, with what there is.
         """
-        found = [each for each in self.loaded if each.task == task and name in (None, each.name)]
-        if found:
-            return found[0]
+        matches = [each for each in self.loaded if each.task == task and name in (None, each.name)]
+        if matches:
+            return matches[0]
         there = ", ".join(f"{each.name} ({each.task})" for each in self.loaded)
         if name is None:
-            raise Refused(404, f"no model of {task} is loaded. There are: {there}.")
-        raise Refused(404, f"model: there is no {shown(name)} of {task}. There are: {there}.", "model")
+            raise ApiError(404, f"no model of {task} is loaded. There are: {there}.")
+        raise ApiError(404, f"model: there is no {shown(name)} of {task}. There are: {there}.", "model")
 
 
 def load_models(runs: Sequence[Path]) -> Models:
@@ -107,38 +109,14 @@ def load_models(runs: Sequence[Path]) -> Models:
     names: list[str] = []
     loaded = []
     for run in runs:
-        base = run.resolve().name or "model"
         # It stands in JSON, and in the address of nothing.
-        base = base.encode("utf-8", "replace").decode()
+        base = (run.resolve().name or "model").encode("utf-8", "replace").decode()
         number = 1
         while (name := base if number == 1 else f"{base}-{number}") in names:
             number += 1
         names.append(name)
         each = Loaded(name, load(run))
-        each.warm_up()
+        each.model.warm_up()
+        _ = each.description
         loaded.append(each)
     return Models(loaded)
-
-
-def trained_on(model: Any) -> str:
-    """One sentence: the corpus, how much of it, and how long."""
-    corpus = model.training.corpus
-    train = corpus.get("splits", {}).get("train", {})
-    unit = {"sentiment": "texts", "language-model": "tokens", "translation": "pairs"}[model.task]
-    amount = train.get(unit)
-    if model.task == "language-model" and model.training.settings.level == "character":
-        unit = "characters"
-    words = [str(corpus.get("name", "unknown"))]
-    if isinstance(amount, int):
-        words.append(f"{amount:,} {unit}")
-    try:
-        last = model.run.read_metrics()[-1]
-    except (RunError, IndexError):
-        last = {}
-    settings = model.training.settings
-    whole = last.get("reason") == "finished" and settings.max_steps is None and settings.max_minutes is None
-    if whole and isinstance(last.get("epoch"), int):
-        words.append(f"{last['epoch']:,} epoch{'' if last['epoch'] == 1 else 's'}")
-    elif isinstance(last.get("step"), int):
-        words.append(f"{last['step']:,} steps")
-    return ", ".join(words) + "."

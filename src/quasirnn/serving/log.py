@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 
 
-class Seldom(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Lets a line of each kind pass once a second, and says how many did not.
 
-    Whoever asks in vain a thousand times a second shall not fill a disk, nor a pipe that nobody reads.
+    A client that fails a thousand times a second must not fill a disk, nor a pipe that nobody reads.
     """
 
     def __init__(self, seconds: float = 1.0) -> None:
@@ -32,9 +32,9 @@ class Seldom(logging.Filter):
 
 
 @contextlib.contextmanager
-def seldom(*names: str) -> Iterator[None]:
+def rate_limited(*names: str) -> Iterator[None]:
     """Keep the loggers of these names from saying the same too often, for a while."""
-    filters = {name: Seldom() for name in names}
+    filters = {name: RateLimitFilter() for name in names}
     for name, each in filters.items():
         logging.getLogger(name).addFilter(each)
     try:

@@ -149,7 +149,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _look(self) -> None:
-        """Twice in a row the client's turn, with the same request behind it: it has left, or means ill."""
+        """Twice in a row the client's turn, with the same request behind it: an idle or malicious client."""
         if not self._waits_for_client():
             self._seen = self
         elif self._seen is not self.cycle:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from quasirnn.serving import jobs
 from quasirnn.serving.app import make_app
+from quasirnn.serving.limits import BATCH
 from quasirnn.serving.loaded import load_models
-from quasirnn.serving.log import seldom
+from quasirnn.serving.log import rate_limited
 from quasirnn.serving.page import read_page
 from quasirnn.serving.server import address_of, allowed_hosts, is_loopback, listen, make_server, share_cores
 from quasirnn.serving.work import Work
@@ -36,7 +36,7 @@ def serve_runs(
         RunError: a folder that is no run, or is damaged.
         OSError: the host or the port cannot be had.
     """
-    quiet = seldom("quasirnn.serving", "uvicorn.error", "asyncio")
+    quiet = rate_limited("quasirnn.serving", "uvicorn.error", "asyncio")
     with quiet, listen(host, port) as bound, StopSignals() as signals:
         share_cores(workers)
         models = load_models(runs)
@@ -45,7 +45,7 @@ def serve_runs(
             say(f"{each.name}: {each.task}, {told['cell']}, {told['parameters']:,} parameters; {told['trained_on']}")
         if not is_loopback(bound):
             say(f"{host} can be reached from other machines, and there is no authentication.")
-        work = Work(workers, queue, jobs.BATCH)
+        work = Work(workers, queue, BATCH)
         app = make_app(models, work, deadline, read_page(), allowed_hosts(bound))
         server = make_server(app, work, signals, lambda: say(f"serving {address_of(bound)} (Ctrl-C ends it)"))
         server.run([bound])

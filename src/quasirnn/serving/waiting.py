@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from quasirnn.serving.refusals import ClientLeft, Refused, too_late
+from quasirnn.serving.api_errors import ApiError, ClientDisconnected, deadline_passed
 from quasirnn.serving.work import Closing, Full, Job, Work
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -18,7 +18,7 @@ def submit(work: Work, job: Job) -> None:
     """Put a job into the queue, or refuse it at once.
 
     Raises:
-        Refused: 503.
+        ApiError: 503.
     """
     try:
         work.submit(job)
@@ -28,38 +28,38 @@ def submit(work: Work, job: Job) -> None:
         raise _closing() from None
 
 
-def refusal(work: Work) -> Refused | None:
+def refusal(work: Work) -> ApiError | None:
     """What a job would be refused with now, if it would."""
     if work.closing:
         return _closing()
     return _full(work) if work.full else None
 
 
-def _full(work: Work) -> Refused:
-    return Refused(503, f"{work.capacity} requests wait already; try again later.", headers=RETRY)
+def _full(work: Work) -> ApiError:
+    return ApiError(503, f"{work.capacity} requests wait already; try again later.", headers=RETRY)
 
 
-def _closing() -> Refused:
-    return Refused(503, "the server is about to end; it takes no more requests.", headers=RETRY)
+def _closing() -> ApiError:
+    return ApiError(503, "the server is about to end; it takes no more requests.", headers=RETRY)
 
 
 async def result(work: Work, job: Job, receive: Receive) -> Any:
     """The result of a job that was submitted. It is stopped where there is nobody to give it to.
 
     Raises:
-        ClientLeft: before there was one.
-        Refused: 504, the deadline came first; or what the job says.
+        ClientDisconnected: before there was one.
+        ApiError: 504, the deadline came first; or what the job says.
     """
     future = asyncio.wrap_future(job.future)
     async with attended(work, job, receive) as left:
         await asyncio.wait({future, left}, timeout=remaining(job), return_when=asyncio.FIRST_COMPLETED)
         if not future.done():
             future.cancel()
-            raise ClientLeft if left.done() else too_late()
+            raise ClientDisconnected if left.done() else deadline_passed()
         try:
             return future.result()
         except TimeoutError:
-            raise too_late() from None
+            raise deadline_passed() from None
 
 
 @contextlib.asynccontextmanager

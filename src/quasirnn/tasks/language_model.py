@@ -79,7 +79,9 @@ class LanguageModelSettings(TaskSettings):
     loss_scale: float = setting(
         1.0, help="the gradient is that of loss_scale times the mean over tokens", group="optimisation", above=0
     )
-    ar: float = setting(0.0, help="penalty on the squares of the last layer's outputs", group="optimisation", at_least=0)
+    ar: float = setting(
+        0.0, help="penalty on the squares of the last layer's outputs", group="optimisation", at_least=0
+    )
     tar: float = setting(
         0.0, help="penalty on the squares of their changes from step to step", group="optimisation", at_least=0
     )
@@ -196,7 +198,6 @@ FAST = Preset(
     # An LSTM whose gates see next to nothing at first does not begin to learn.
     by_cell={"lstm": {"gate_init": "unit"}},
 )
-
 
 
 def loss_per_token(

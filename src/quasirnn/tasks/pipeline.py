@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -82,7 +82,9 @@ class Pipeline(Generic[S]):
         """
         raise NotImplementedError
 
-    def compare(self, other: Any, split: str, data: list[str] | None, tick: Tick) -> tuple[Evaluation, list[str], dict[str, Any]]:
+    def compare(
+        self, other: Any, split: str, data: list[str] | None, tick: Tick
+    ) -> tuple[Evaluation, list[str], dict[str, Any]]:
         """Figures of this model, and beside them those of another on the same rows, as lines and for JSON."""
         raise UserError(f"--against: runs of {self.task} cannot be compared row by row.")
 
@@ -137,7 +139,6 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-
 def trained_on(pipeline: Pipeline[Any]) -> str:
     """One sentence: the corpus, how much of it, and for how long."""
     corpus, settings = pipeline.training.corpus, pipeline.settings
@@ -145,7 +146,9 @@ def trained_on(pipeline: Pipeline[Any]) -> str:
     train = splits.get("train") if isinstance(splits, dict) else None
     amounts: Sequence[tuple[str, Any]] = list(train.items()) if isinstance(train, dict) else []
     words = [str(corpus.get("name", "unknown"))]
-    unit, amount = next(((unit, amount) for unit, amount in amounts if unit in ("texts", "pairs", "tokens")), ("", None))
+    unit, amount = next(
+        ((unit, amount) for unit, amount in amounts if unit in ("texts", "pairs", "tokens")), ("", None)
+    )
     if isinstance(amount, int):
         level = getattr(settings, "level", None)
         words.append(f"{amount:,} {'characters' if unit == 'tokens' and level == 'character' else unit}")

@@ -461,7 +461,9 @@ class SentimentEvaluation(Evaluation):
     confusion: list[list[int]]  # row: the true class, column: the predicted one
 
     def lines(self) -> list[str]:
-        first = f"{self.corpus}, {self.split}: accuracy {self.accuracy:.2f} %, loss {self.loss:.4f} ({self.texts:,} texts)"
+        first = (
+            f"{self.corpus}, {self.split}: accuracy {self.accuracy:.2f} %, loss {self.loss:.4f} ({self.texts:,} texts)"
+        )
         # Many classes do not fit on a line; the picture and --json have them.
         if len(self.classes) > 12:
             return [first]
@@ -578,9 +580,7 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
             label=label,
         )
 
-    def evaluate(
-        self, split: str = "test", data: list[str] | None = None, tick: Tick = silent
-    ) -> SentimentEvaluation:
+    def evaluate(self, split: str = "test", data: list[str] | None = None, tick: Tick = silent) -> SentimentEvaluation:
         """Accuracy, confusion and loss on a split: train, valid, test, or the stem of a file.
 
         Args:
@@ -610,14 +610,18 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
             f"difference {difference:+.2f} points, 95 % interval {low:+.2f} to {high:+.2f} (right: the first alone "
             f"{alone:,}, the second alone {other_alone:,})",
         ]
-        return first, lines, {
-            "run": str(other.run.path),
-            "accuracy": second.accuracy,
-            "difference": difference,
-            "interval": [low, high],
-            "only_this_right": alone,
-            "only_other_right": other_alone,
-        }
+        return (
+            first,
+            lines,
+            {
+                "run": str(other.run.path),
+                "accuracy": second.accuracy,
+                "difference": difference,
+                "interval": [low, high],
+                "only_this_right": alone,
+                "only_other_right": other_alone,
+            },
+        )
 
     @cached_property
     def gates(self) -> list[str] | None:
@@ -850,7 +854,9 @@ def states(
     pipeline = console.load_run(run, NAME)
     with console.picture(out, run / "states.png") as path:
         number = pipeline.settings.num_layers if layer is None else layer
-        draw_states(pipeline.states(console.one_text(text, file), layer, what, label), path, what, f"{what} of layer {number}")
+        draw_states(
+            pipeline.states(console.one_text(text, file), layer, what, label), path, what, f"{what} of layer {number}"
+        )
 
 
 def draw_states(states: States, path: Path, what: str, title: str) -> None:

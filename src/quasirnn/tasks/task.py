@@ -99,7 +99,9 @@ class Task(ABC, Generic[S]):
         """The vocabulary of the training rows."""
 
     @abstractmethod
-    def encode(self, settings: S, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def encode(
+        self, settings: S, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
         """The rows of a part as tensors, in any form, and their counts for training.json.
 
         "tokens" and "unknown" among the counts, if they are there, say how much the vocabulary does not have.
@@ -125,7 +127,9 @@ class Task(ABC, Generic[S]):
         """What is true of the whole corpus, for training.json; `saved` is that of a trained model."""
         return {}
 
-    def read(self, settings: S, data: Sequence[str], splits: Sequence[str], saved: Mapping[str, Any], own: bool) -> Corpus:
+    def read(
+        self, settings: S, data: Sequence[str], splits: Sequence[str], saved: Mapping[str, Any], own: bool
+    ) -> Corpus:
         """The rows. `own`: the data are those of the training, for which `train`, `valid` and `test` name files."""
         if not data:
             return self.built_in(settings, splits)
@@ -169,9 +173,7 @@ class Task(ABC, Generic[S]):
         notes = list(corpus.notes)
         if vocabulary is None:
             vocabulary = self.make_vocabulary(settings, corpus.parts["train"], notes)
-        encoded = {
-            split: self.encode(settings, corpus.parts[split], vocabulary, facts) for split in wanted
-        }
+        encoded = {split: self.encode(settings, corpus.parts[split], vocabulary, facts) for split in wanted}
         parts = {split: part for split, (part, _) in encoded.items()}
         summaries = {split: summary for split, (_, summary) in encoded.items()}
         for split, summary in summaries.items():

@@ -167,7 +167,6 @@ FAST = Preset(
 )
 
 
-
 @dataclass(frozen=True)
 class Pairs:
     """A part of a corpus as ids; target number n translates source number n."""
@@ -373,7 +372,9 @@ class TranslationTask(Task[TranslationSettings]):
 
 
 def _without_long(part: Part, max_length: int, notes: list[str]) -> Part:
-    rows = [row for row, pair in enumerate(zip(*part.columns.values(), strict=True)) if max(map(len, pair)) <= max_length]
+    rows = [
+        row for row, pair in enumerate(zip(*part.columns.values(), strict=True)) if max(map(len, pair)) <= max_length
+    ]
     if not rows:
         raise DataError(f"{part.files[0]}: every pair has a side of more than max_length = {max_length} characters")
     if left_out := len(part) - len(rows):
@@ -619,7 +620,9 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         _check_search(beam, alpha)
         name, part, dataset = self._dataset(split, data)
         loss = loss_per_character(self.model, part)
-        best = [first.text for first, *_ in self.decoder.translate(part.source_texts, beam=beam, alpha=alpha, tick=tick)]
+        best = [
+            first.text for first, *_ in self.decoder.translate(part.source_texts, beam=beam, alpha=alpha, tick=tick)
+        ]
         scores = score(best, part.target_texts, lowercase=self.vocabulary.lowercase)
         return TranslationEvaluation(
             corpus=dataset.corpus.name,
