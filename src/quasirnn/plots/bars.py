@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from quasirnn.plots.figure import COLOURS, INK, figure
+from quasirnn.plots.figure import COLOURS, TEXT_ON, figure
 
 
 def grouped_bars(
@@ -34,7 +34,7 @@ def grouped_bars(
             drawn = panel.bar(at, heights, width * 0.92, color=COLOURS[n], label=name)
             # Inside the bar, where no mark of the tail is.
             words = [f"{height:.0f}" for height in heights]
-            panel.bar_label(drawn, words, label_type="center", fontsize=8, color=INK[n])
+            panel.bar_label(drawn, words, label_type="center", fontsize=8, color=TEXT_ON[n])
             if tails is not None:
                 label = tails_name if n == len(bars) - 1 else None
                 panel.plot(at, tails[name], "_", color="#333333", markersize=9, label=label)
@@ -64,7 +64,7 @@ def stacked_bars(
             drawn = panel.bar(groups, heights, 0.6, bottom=bottom, color=COLOURS[n], label=name)
             # A part too thin for its number goes without: the table has it.
             words = [f"{height:.0f}" if height > 0.05 * max(totals) else "" for height in heights]
-            panel.bar_label(drawn, words, label_type="center", fontsize=8, color=INK[n])
+            panel.bar_label(drawn, words, label_type="center", fontsize=8, color=TEXT_ON[n])
             bottom = bottom + np.asarray(heights)
         for place, total in enumerate(totals):
             panel.annotate(
