@@ -51,7 +51,7 @@ def weights(run: Path) -> dict[str, str]:
     last = max((run / "checkpoint").glob("step-*"))
     files = [run / "model.safetensors", *sorted(last.glob("*.safetensors"))]
     assert len(files) > 1
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    return {str(file.relative_to(run)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def tagger(run, monkeypatch):
 
 def test_it_learns_what_no_word_alone_can_tell(run):
     figures = json.loads(command("evaluate", run, "--json")[0])
-    # A word's most frequent tag is right for 86.65 % of the words.
+    # A word's most frequent tag is right for 75.65 % of the words.
     assert figures["accuracy"] > 99
     assert (figures["corpus"], figures["split"], figures["texts"]) == ("small-grammar", "test", 500)
     assert re.fullmatch(
@@ -82,7 +82,7 @@ def test_it_learns_what_no_word_alone_can_tell(run):
 
 def test_the_baseline_of_the_demo(tagger):
     (row,) = tagger.definition.demo.baselines(lambda done, of: None)
-    assert (row.name, round(row.equal_steps, 2)) == ("most frequent tag", 86.65)
+    assert (row.name, round(row.equal_steps, 2)) == ("most frequent tag", 75.65)
 
 
 def test_an_lstm_is_one_flag_away(tmp_path):
