@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from quasirnn.data import reviews, word_vectors
 from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
-from quasirnn.data.corpus import Columns, Corpus, Part, built_in, read_corpus
+from quasirnn.data.corpus import Columns, Corpus, Part, built_in
 from quasirnn.data.review_tokens import is_blank
 from quasirnn.data.tokens import UNKNOWN_WORD
 from quasirnn.data.vocabulary import Vocabulary
@@ -303,7 +303,8 @@ class SentimentTask(Task[SentimentSettings]):
         )
 
     def facts(self, settings: SentimentSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
-        classes = list(saved["classes"] if "classes" in saved else labels_in_order(label for part in corpus.parts.values() for label in part["label"]))
+        labels = (label for part in corpus.parts.values() for label in part["label"])
+        classes = list(saved["classes"] if "classes" in saved else labels_in_order(labels))
         corpus.notes.extend(_remarks(corpus, classes))
         return {"classes": classes, "published": corpus.published}
 
