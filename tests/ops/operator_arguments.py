@@ -42,15 +42,24 @@ def backward_arguments(case: Case, dtype: torch.dtype) -> tuple[str, list]:
     bias, state, lengths = (args[2], args[4], args[5]) if name == "layer" else (args[1], args[2], args[3])
     rows = 0 if bias is None else 1 if bias.dim() == 1 else case.B
     kinds = len(case.pooling) + 1
+    zoneout = case.zoneout if case.expected else 0.0
     if name == "pool":
-        return "pool_backward", [*sent, activated, c, state, lengths, kinds, case.reverse, rows]
+        return "pool_backward", [*sent, activated, c, state, lengths, zoneout, kinds, case.reverse, rows]
     x, weight, context = args[0], args[1], args[3]
-    tail = [state, lengths, kinds, case.steps_ahead, case.reverse, rows, not case.state]
+    tail = [state, lengths, zoneout, kinds, case.steps_ahead, case.reverse, rows, not case.state]
     return "layer_backward", [*sent, x, weight, context, activated, c, *tail]
 
 
 def stack_arguments(
-    dtype: torch.dtype, *, state: bool, bias: bool, dense: bool, T: int = 4, B: int = 3, widths: tuple = (3, 1, 2)
+    dtype: torch.dtype,
+    *,
+    state: bool,
+    bias: bool,
+    dense: bool,
+    zoneout: float = 0.0,
+    T: int = 4,
+    B: int = 3,
+    widths: tuple = (3, 1, 2),
 ) -> list:
     """Layers of the given kernel widths with D = 2 and H = 5, and "fo" pooling."""
     D, H = 2, 5
@@ -59,4 +68,4 @@ def stack_arguments(
     biases = [torch.randn(3 * H).to(dtype) for _ in widths] if bias else []
     context = max((k - 1) * size for k, size in zip(widths, sizes, strict=True))
     start = torch.randn(len(widths), B, H + context).to(operators.state_type(dtype)) if state else None
-    return [torch.randn(T, B, D).to(dtype), weights, biases, start, 3, dense]
+    return [torch.randn(T, B, D).to(dtype), weights, biases, start, zoneout, 3, dense]

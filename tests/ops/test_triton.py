@@ -36,7 +36,7 @@ DEVICES = ["cpu", "cuda"] if backends.report()["cuda"]["backend"] == "triton" el
 SWITCH = (False, True)
 # T, B, H: no H fills its block.
 COMMON = {"size": ((2, 3, 33), (5, 2, 3), (6, 1, 40)), "reverse": SWITCH, "lengths": SWITCH, "state": SWITCH}
-FUSED = {"pooling": POOLINGS, "zoneout": (0.0, 0.3), "bias": ("none", "one", "rows")}
+FUSED = {"pooling": POOLINGS, "zoneout": (0.0, 0.3), "expected": SWITCH, "bias": ("none", "one", "rows")}
 TYPES = {"dtype": (torch.float32, torch.bfloat16)}
 
 
@@ -208,7 +208,7 @@ def test_long_sums_for_the_bias_lose_nothing(device):
     grad_h[-1] = 1
     kept, c = torch.zeros(T, 1, 2), torch.zeros(T, 1, 1)
     there = [x.to(device) for x in (grad_h, kept, c)]
-    _, grad_bias, _ = torch.ops.quasirnn.pool_backward(there[0], None, None, None, *there[1:], None, None, 2, False, 1)
+    _, grad_bias, _ = torch.ops.quasirnn.pool_backward(there[0], None, None, None, *there[1:], None, None, 0.0, 2, False, 1)
     assert grad_bias[0, 0].item() == 1 + 64 * 2.0**-25
 
 
@@ -249,7 +249,7 @@ def test_the_backward_reads_no_padding_of_what_was_kept(device):
         there = [x.masked_fill(padding, number).to(device) for x in (c, kept, c)]
         found.append(
             torch.ops.quasirnn.pool_backward(
-                there[0], None, None, None, *there[1:], None, lengths.to(device), 3, False, B
+                there[0], None, None, None, *there[1:], None, lengths.to(device), 0.0, 3, False, B
             )
         )
     for a, b in zip(*found, strict=True):

@@ -41,14 +41,13 @@ def read_symbols(
     tokens, embedding = symbols
     if tokens.numel() < STEPS_A_SYMBOL * embedding.num_embeddings:
         return layer(symbols.vectors(), lengths=lengths, addition=addition)
-    zoneout = layer.zoneout if layer.training else 0.0
     sums = convolve(layer, symbols, lengths)
     h, c = fused_pool(
         sums,
         bias=_sum(layer.bias, addition, sums.dtype),
         pooling=layer.pooling,
-        zoneout=zoneout,
-        seed=torch.randint(2**63 - 1, (), device=tokens.device) if zoneout > 0 else None,
+        zoneout=layer.zoneout,
+        seed=torch.randint(2**63 - 1, (), device=tokens.device) if layer.zoneout > 0 and layer.training else None,
         reverse=layer.reverse,
         lengths=lengths,
     )

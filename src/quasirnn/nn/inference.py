@@ -39,13 +39,16 @@ def run_at_once(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | None:
     if T == 0 or width != rnn.input_size:
         return None
     dtype, device = x.dtype, x.device
+    zoneout = rnn._modules["layers"]._modules["0"].zoneout  # type: ignore[union-attr]
     weights, biases = [], []
     for layer in rnn._modules["layers"]._modules.values():  # type: ignore[union-attr]
         parameters = layer._parameters  # type: ignore[union-attr]
         weight, bias = parameters.get("weight"), parameters.get("bias")
         if weight is None or weight.dtype != dtype or weight.device != device or (bias is None) == rnn.bias:
             return None
-        if layer._forward_hooks or layer._forward_pre_hooks or (layer.training and layer.zoneout):  # type: ignore[union-attr]
+        if layer._forward_hooks or layer._forward_pre_hooks or layer.zoneout != zoneout:  # type: ignore[union-attr]
+            return None
+        if zoneout and layer.training:
             return None
         weights.append(weight.contiguous())
         if bias is not None:
@@ -62,5 +65,5 @@ def run_at_once(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | None:
         if c.dtype != state_type(dtype) or c.device != device:
             return None
         c = c.contiguous()
-    output, h_n, c_n = stack(x.contiguous(), weights, biases, c, len(rnn.pooling) + 1, rnn.dense)
+    output, h_n, c_n = stack(x.contiguous(), weights, biases, c, zoneout, len(rnn.pooling) + 1, rnn.dense)
     return output.transpose(0, 1) if rnn.batch_first else output, (h_n, c_n)

@@ -51,7 +51,8 @@ class QRNNLayer(nn.Module):
         hidden_size: H.
         kernel_size: k, width of the window.
         pooling: "f", "fo" or "ifo".
-        zoneout: probability that a channel keeps its state for a step, in training only (eq. 6).
+        zoneout: probability p that a channel keeps its state for a step (eq. 6): at random in training; in eval the
+            expectation of that, f' = p + (1 - p) f and, for "ifo", i' = (1 - p) i.
         causal: False lets the window reach floor(k / 2) steps ahead: the paper's unmasked convolution.
         reverse: read the sequence from its end; the output stays in the order of the input.
 
@@ -61,6 +62,8 @@ class QRNNLayer(nn.Module):
 
     Differs from the paper: the paper's equations have no bias; ours has one, `bias=False` leaves it out. Zoneout with
     "ifo" also sets i = 0 in a zoned channel, which then keeps its state; eq. 6 read literally would still add i * z.
+    The paper does not say what zoneout does in eval; the expectation is what Krueger et al. (2016), who introduced it,
+    and the authors' own code have.
     """
 
     def __init__(
@@ -121,7 +124,7 @@ class QRNNLayer(nn.Module):
         *,
         lengths: Lengths = None,
         addition: Tensor | None = None,
-        zoneout: float | None = None,
+        training: bool | None = None,
         return_gates: bool = False,
     ) -> QRNNLayerOutput:
         """Run the layer over a sequence.
@@ -131,7 +134,7 @@ class QRNNLayer(nn.Module):
             state: where to start; zero cells and zero inputs before the first if not given.
             lengths: each row's own length, B integers in 1..T.
             addition: added to the pre-activations of every step of a row, (B, gates * H): V h in the paper's eq. 7.
-            zoneout: in place of the layer's own, which acts in training only.
+            training: whether zoneout is random; as the module's own mode if not given.
             return_gates: also return all gates and cells, differentiable: eq. 8 needs c and o before they are
                 multiplied.
         Returns:
@@ -145,10 +148,8 @@ class QRNNLayer(nn.Module):
             )
         if state is not None:
             state = _layer_state(state)
-        if zoneout is None:
-            zoneout = self.zoneout if self.training else 0.0
-        zoneout = checks.probability("QRNNLayer", "zoneout", zoneout)
-        seed = torch.randint(2**63 - 1, (), device=x.device) if zoneout > 0 else None
+        random = self.zoneout > 0 and (self.training if training is None else training)
+        seed = torch.randint(2**63 - 1, (), device=x.device) if random else None
         bias: Tensor | None = self.bias
         if addition is not None:
             sizes = (x.shape[1], self.weight.shape[0])
@@ -163,7 +164,7 @@ class QRNNLayer(nn.Module):
             context=context,
             pooling=self.pooling,
             look_ahead=self.look_ahead,
-            zoneout=zoneout,
+            zoneout=self.zoneout,
             seed=seed,
             reverse=self.reverse,
             lengths=lengths,

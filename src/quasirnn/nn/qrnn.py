@@ -29,7 +29,8 @@ class QRNN(nn.Module):
         input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional: as in `nn.LSTM`.
         kernel_size: width of the convolution's window: one integer, or one per layer.
         pooling: "f" (no output gate, eq. 3), "fo" (eq. 4) or "ifo" (separate input gate, eq. 5).
-        zoneout: probability that a channel keeps its state for a step, in training only (eq. 6).
+        zoneout: probability p that a channel keeps its state for a step (eq. 6): at random in training, in eval its
+            expectation, f' = p + (1 - p) f and, for "ifo", i' = (1 - p) i.
         dense: feed each layer the input and the outputs of all layers before it (section 2.1).
         causal: False unmasks the convolution: the window of step t is x[t - floor((k-1)/2)] ... x[t + floor(k/2)].
 
@@ -172,7 +173,7 @@ class QRNN(nn.Module):
             raise TypeError("QRNN: inspect takes a padded tensor and its lengths: x, lengths = pad_packed_sequence(x)?")
         layout = Layout.of(x, self.input_size, self.batch_first)
         x = self._check_type(layout.time_major(x))
-        results, _ = self._run(x, layout.batched(state), lengths, 0.0, zoneout=0.0, return_gates=True)
+        results, _ = self._run(x, layout.batched(state), lengths, 0.0, training=False, return_gates=True)
         found = {}
         for n, result in enumerate(results):
             assert result.gates is not None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quasirnn.ops import checks, operators
+from quasirnn.ops import checks, operators, plain, reference
 from quasirnn.ops.pooling import Lengths, checked_bias, zoneout_seed
 
 
@@ -47,6 +47,7 @@ def qrnn_layer(
         c0: initial cells, (B, H).
         context: (B, k - 1, D); only for a causal layer that reads forwards.
         look_ahead: how many steps ahead of t the window reaches: 0 is the masked, causal convolution.
+        zoneout, seed: as in `fused_pool`: a random mask with a seed, its expectation without.
         return_gates: also return all cells and the activated gates, differentiable.
     """
     who = "qrnn_layer"
@@ -66,6 +67,7 @@ def qrnn_layer(
         if reverse or look_ahead:
             raise ValueError(f"{who}: a context goes with a causal layer that reads forwards only.")
         context = checks.shaped(who, "context", context, "(B, k - 1, D)", (B, k - 1, D), x)
+    lengths = checks.lengths(who, lengths, T, B, x.device)
     dtype = _autocast_type(x)
     if dtype is not None:
         x, weight = x.to(dtype), weight.to(dtype)
@@ -77,7 +79,7 @@ def qrnn_layer(
         checked_bias(who, bias, B, width, x),
         None if context is None else context.to(x.dtype).contiguous(),
         checks.initial_state(who, "c0", c0, B, width // kinds, x),
-        checks.lengths(who, lengths, T, B, x.device),
+        lengths,
         zoneout_seed(who, checks.probability(who, "zoneout", zoneout), seed, x),
         float(zoneout),
         kinds,
@@ -87,6 +89,10 @@ def qrnn_layer(
     )
     if not return_gates:
         return LayerOutput(h, c_last, None, None)
+    if zoneout > 0 and seed is None:
+        # The operator keeps the gates before the expectation.
+        acting = reference.expected_zoneout(list(gates.chunk(kinds, dim=-1)), zoneout)
+        gates = plain.without(torch.cat(acting, dim=-1), plain.padding_of(gates, lengths))
     return LayerOutput(h, c_last, h if pooling == "f" else c, gates)
 
 

@@ -6,7 +6,8 @@ has none: it runs all layers of a causal, one-directional network at once, for i
 
 Tensors are contiguous and time-major. `kinds` is the number of gates and names the pooling: 2 f, 3 fo, 4 ifo. `keep`
 asks for what the backward needs: the activated gates and, unless h is the cells itself, the cells. What was not asked
-for comes back empty. `c0` and `c_last` are float32 for 16-bit gates. A bias is (gates * H), or (B, gates * H).
+for comes back empty. `zoneout` with a `seed` is a random mask, which the kept gates have in them; without a seed it is
+its expectation, f' = p + (1 - p) f and i' = (1 - p) i, and the kept gates are f and i. `c0` and `c_last` are float32 for 16-bit gates. A bias is (gates * H), or (B, gates * H).
 
 Autograd is registered with the operators, so that compiled and exported programs have it; an eager call goes through
 an autograd function outside the dispatcher instead, which costs a third as much.
@@ -30,16 +31,16 @@ SCHEMAS = {
     "pool": "(Tensor gates, Tensor? bias, Tensor? c0, Tensor? lengths, Tensor? seed, float zoneout, int kinds,"
     " bool reverse, bool keep) -> (Tensor h, Tensor c_last, Tensor c, Tensor activated)",
     "pool_backward": "(Tensor? grad_h, Tensor? grad_c_last, Tensor? grad_c, Tensor? grad_activated, Tensor activated,"
-    " Tensor c, Tensor? c0, Tensor? lengths, int kinds, bool reverse, SymInt bias_rows)"
+    " Tensor c, Tensor? c0, Tensor? lengths, float zoneout, int kinds, bool reverse, SymInt bias_rows)"
     " -> (Tensor grad_gates, Tensor grad_bias, Tensor grad_c0)",
     "layer": "(Tensor x, Tensor weight, Tensor? bias, Tensor? context, Tensor? c0, Tensor? lengths, Tensor? seed,"
     " float zoneout, int kinds, int look_ahead, bool reverse, bool keep)"
     " -> (Tensor h, Tensor c_last, Tensor c, Tensor activated)",
     "layer_backward": "(Tensor? grad_h, Tensor? grad_c_last, Tensor? grad_c, Tensor? grad_activated, Tensor x,"
-    " Tensor weight, Tensor? context, Tensor activated, Tensor c, Tensor? c0, Tensor? lengths, int kinds,"
+    " Tensor weight, Tensor? context, Tensor activated, Tensor c, Tensor? c0, Tensor? lengths, float zoneout, int kinds,"
     " int look_ahead, bool reverse, SymInt bias_rows, bool need_x)"
     " -> (Tensor grad_x, Tensor grad_weight, Tensor grad_bias, Tensor grad_context, Tensor grad_c0)",
-    "stack": "(Tensor x, Tensor[] weights, Tensor[] biases, Tensor? state, int kinds, bool dense)"
+    "stack": "(Tensor x, Tensor[] weights, Tensor[] biases, Tensor? state, float zoneout, int kinds, bool dense)"
     " -> (Tensor output, Tensor h_n, Tensor c_n)",
 }
 
@@ -85,7 +86,7 @@ def _(gates, bias, c0, lengths, seed, zoneout, kinds, reverse, keep):
 
 
 @torch.library.register_fake("quasirnn::pool_backward", lib=_library)
-def _(grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, kinds, reverse, bias_rows):
+def _(grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, zoneout, kinds, reverse, bias_rows):
     _, B, W = activated.shape
     grad_bias = activated.new_empty(0) if bias_rows == 0 else activated.new_empty(bias_rows, W)
     return torch.empty_like(activated), grad_bias, _state(activated, B, W // kinds)
@@ -110,6 +111,7 @@ def _(
     c,
     c0,
     lengths,
+    zoneout,
     kinds,
     look_ahead,
     reverse,
@@ -127,7 +129,7 @@ def _(
 
 
 @torch.library.register_fake("quasirnn::stack", lib=_library)
-def _(x, weights, biases, state, kinds, dense):
+def _(x, weights, biases, state, zoneout, kinds, dense):
     T, B, _ = x.shape
     H = weights[0].shape[0] // kinds
     width = H + max((w.shape[1] - 1) * w.shape[2] for w in weights)
@@ -156,6 +158,11 @@ def _kept(activated: Tensor) -> Tensor:
 def _rows(bias: Tensor | None) -> int:
     """Rows of the bias's gradient: none, one for all, or one for each batch row."""
     return 0 if bias is None else 1 if bias.dim() == 1 else bias.shape[0]
+
+
+def _expected(ctx: Any, seed: Tensor | None) -> float:
+    """The zoneout that acts as its expectation: what was kept is before it, but after a random one."""
+    return ctx.settings["zoneout"] if seed is None else 0.0
 
 
 def _replay(
@@ -219,12 +226,12 @@ def _pool_outputs(gates, bias, c0, lengths, seed, zoneout, kinds, reverse):
     """All outputs of `pool`, differentiable any number of times."""
     pooling = plain.POOLINGS[kinds]
     padding = plain.padding_of(gates, lengths)
-    activated = reference.activate(plain.without(gates, padding), pooling, bias, zoneout=zoneout, seed=seed)
-    z, f = activated[:2]
-    c, last = reference.linear_recurrence(
-        f, activated[3] * z if kinds == 4 else (1 - f) * z, c0, reverse=reverse, lengths=lengths
-    )
-    return (c if kinds == 2 else activated[2] * c), last, c, plain.without(torch.cat(activated, dim=-1), padding)
+    random = 0.0 if seed is None else zoneout
+    activated = reference.activate(plain.without(gates, padding), pooling, bias, zoneout=random, seed=seed)
+    z, f, *others = activated if seed is not None else reference.expected_zoneout(activated, zoneout)
+    b = others[1] * z if kinds == 4 else (1 - f) * z
+    c, last = reference.linear_recurrence(f, b, c0, reverse=reverse, lengths=lengths)
+    return (c if kinds == 2 else others[0] * c), last, c, plain.without(torch.cat(activated, dim=-1), padding)
 
 
 def _pool_setup(ctx, inputs, output):
@@ -246,7 +253,7 @@ def _pool_backward(ctx, grad_h, grad_c_last, grad_c, grad_activated):
 
         return (*_replay(forward, (gates, bias, c0), grads), *[None] * 6)
     grad_gates, grad_bias, grad_c0 = torch.ops.quasirnn.pool_backward.default(
-        *map(_contiguous, grads), _kept(activated), c, c0, lengths, kinds, reverse, _rows(bias)
+        *map(_contiguous, grads), _kept(activated), c, c0, lengths, _expected(ctx, seed), kinds, reverse, _rows(bias)
     )
     return grad_gates, None if bias is None else grad_bias.view_as(bias), None if c0 is None else grad_c0, *[None] * 6
 
@@ -278,6 +285,7 @@ def _layer_backward(ctx, grad_h, grad_c_last, grad_c, grad_activated):
         c,
         c0,
         lengths,
+        _expected(ctx, seed),
         kinds,
         look_ahead,
         reverse,

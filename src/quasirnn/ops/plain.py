@@ -118,13 +118,13 @@ def pool(
         without(wide(gates), padding),
         POOLINGS[kinds],
         None if bias is None else wide(bias),
-        zoneout=zoneout,
+        zoneout=0.0 if seed is None else zoneout,
         seed=seed,
     )
-    z, f = activated[:2]
-    b = activated[3] * z if kinds == 4 else (1 - f) * z
+    z, f, *others = activated if seed is not None else reference.expected_zoneout(activated, zoneout)
+    b = others[1] * z if kinds == 4 else (1 - f) * z
     c, last = reference.linear_recurrence(f, b, c0, reverse=reverse, lengths=lengths)
-    h = (c if kinds == 2 else without(activated[2], padding) * c).to(gates.dtype)
+    h = (c if kinds == 2 else without(others[0], padding) * c).to(gates.dtype)
     nothing = gates.new_empty(0)
     if not keep:
         return h, last.clone(), nothing, nothing.clone()  # outputs must not share memory
@@ -141,12 +141,14 @@ def pool_backward(
     c: Tensor,
     c0: Tensor | None,
     lengths: Tensor | None,
+    zoneout: float,
     kinds: int,
     reverse: bool,
     bias_rows: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     padding = padding_of(activated, lengths)
-    z, f, *others = wide(activated).chunk(kinds, dim=-1)
+    kept = list(wide(activated).chunk(kinds, dim=-1))
+    z, f, *others = reference.expected_zoneout(kept, zoneout)
     cw = wide(c)
     grad_h = without(_or_zeros(grad_h, cw), padding)
     grad_c = without(_or_zeros(grad_c, cw), padding)
@@ -156,11 +158,12 @@ def pool_backward(
     )
     before = _cells_before(cw, c0, reverse, lengths)
     d_z, d_f = (D * others[1], D * before) if kinds == 4 else (D * (1 - f), D * (before - z))
-    grads = [(d_z + direct[0]) * (1 - z * z), (d_f + direct[1]) * f * (1 - f)]
+    # The expectation of zoneout scales what reaches f and i.
+    grads = [(d_z + direct[0]) * (1 - z * z), ((1 - zoneout) * d_f + direct[1]) * kept[1] * (1 - kept[1])]
     if kinds >= 3:
         grads.append((grad_h * cw + direct[2]) * others[0] * (1 - others[0]))
     if kinds == 4:
-        grads.append((D * z + direct[3]) * others[1] * (1 - others[1]))
+        grads.append(((1 - zoneout) * D * z + direct[3]) * kept[3] * (1 - kept[3]))
     grad_gates = without(torch.cat(grads, dim=-1), padding)
     grad_bias = activated.new_empty(0)
     if bias_rows > 0:
@@ -216,6 +219,7 @@ def layer_backward(
     c: Tensor,
     c0: Tensor | None,
     lengths: Tensor | None,
+    zoneout: float,
     kinds: int,
     look_ahead: int,
     reverse: bool,
@@ -223,7 +227,7 @@ def layer_backward(
     need_x: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     grad_gates, grad_bias, grad_c0 = torch.ops.quasirnn.pool_backward(
-        grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, kinds, reverse, bias_rows
+        grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, zoneout, kinds, reverse, bias_rows
     )
     T, k = x.shape[0], weight.shape[1]
     before = k - 1 - look_ahead
@@ -242,7 +246,13 @@ def layer_backward(
 
 
 def stack(
-    x: Tensor, weights: list[Tensor], biases: list[Tensor], state: Tensor | None, kinds: int, dense: bool
+    x: Tensor,
+    weights: list[Tensor],
+    biases: list[Tensor],
+    state: Tensor | None,
+    zoneout: float,
+    kinds: int,
+    dense: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     B, H = x.shape[1], weights[0].shape[0] // kinds
     width = H + max((w.shape[1] - 1) * w.shape[2] for w in weights)
@@ -255,7 +265,7 @@ def stack(
             context = state[n, :, H : H + (k - 1) * D].reshape(B, k - 1, D).to(x.dtype).contiguous()
         bias = biases[n] if biases else None
         h, c, _, _ = torch.ops.quasirnn.layer(
-            x.contiguous(), weight, bias, context, c0, None, None, 0.0, kinds, 0, False, False
+            x.contiguous(), weight, bias, context, c0, None, None, zoneout, kinds, 0, False, False
         )
         last_inputs = torch.cat([context, x.transpose(0, 1)], dim=1)[:, x.shape[0] :].flatten(1)
         h_n.append(h[-1])

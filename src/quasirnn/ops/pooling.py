@@ -115,8 +115,9 @@ def fused_pool(
         gates: pre-activations in the order z, f, o, i side by side, (T, B, gates * H); f has 2 gates, fo 3, ifo 4.
         c0: initial cells, (B, H); zero if not given.
         bias: added to the pre-activations: (gates * H), or one per batch row, (B, gates * H).
-        zoneout: probability that a channel keeps its state for a step. The caller decides about training or not.
-        seed: one int64, needed for zoneout. The mask is a function of (seed, t, b, channel), the same on every device.
+        zoneout: probability p that a channel keeps its state for a step.
+        seed: one int64, for training: a random mask, a function of (seed, t, b, channel), the same on every device.
+            Without it zoneout is its expectation, as in eval: f' = p + (1 - p) f, and for ifo i' = (1 - p) i.
     Returns:
         h, (T, B, H), and the last cells, (B, H).
     """
@@ -160,11 +161,9 @@ def checked_bias(who: str, bias: Tensor | None, B: int, width: int, beside: Tens
 
 
 def zoneout_seed(who: str, zoneout: float, seed: Tensor | None, beside: Tensor) -> Tensor | None:
-    """The seed where zoneout needs one, else None."""
-    if zoneout == 0:
+    """The seed of a random zoneout, checked; None where there is none."""
+    if zoneout == 0 or seed is None:
         return None
-    if seed is None:
-        raise ValueError(f"{who}: zoneout = {zoneout} needs a seed: seed=torch.randint(2**63 - 1, ()).")
     seed = checks.is_tensor(who, "seed", seed)
     if seed.dtype != torch.int64 or seed.numel() != 1:
         raise TypeError(f"{who}: seed must be one int64, got {seed.dtype} of shape {tuple(seed.shape)}.")

@@ -143,7 +143,7 @@ def _load(pointer, at, inside, dtype: tl.constexpr):
 # is whether 16 divides it.
 
 
-@triton.jit(do_not_specialize=["T", "B", "bias_stride", "up_to"])
+@triton.jit(do_not_specialize=["T", "B", "bias_stride", "up_to", "expected"])
 def _pool(
     gates,
     bias,
@@ -159,6 +159,7 @@ def _pool(
     H,
     bias_stride,
     up_to: tl.int64,
+    expected: tl.float64,
     KINDS: tl.constexpr,
     REVERSE: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -170,6 +171,7 @@ def _pool(
     bias_f = _load(bias, b * bias_stride + H + j, inside, dtype)
     bias_o = _load(bias, b * bias_stride + 2 * H + j, inside & (KINDS > 2), dtype)
     bias_i = _load(bias, b * bias_stride + 3 * H + j, inside & (KINDS > 3), dtype)
+    p = tl.full([BLOCK], expected, dtype)
     if seed is not None:
         key = tl.load(seed)
 
@@ -189,7 +191,6 @@ def _pool(
             zoned = _zoned(key, t, b, j, up_to)
             f = tl.where(zoned, 1.0, f)
             i = tl.where(zoned, 0.0, i)
-        state = f * state + i * z
         if activated is not None:
             tl.store(activated + gate, z, inside)
             tl.store(activated + gate + H, f, inside)
@@ -197,6 +198,8 @@ def _pool(
                 tl.store(activated + gate + 2 * H, o, inside)
             if KINDS > 3:
                 tl.store(activated + gate + 3 * H, i, inside)
+        # What was kept is before the expectation of zoneout; p = 0 and 1 - p = 1 change no bit.
+        state = (p + (1.0 - p) * f) * state + (1.0 - p) * i * z
         if c is not None:
             tl.store(c + cell, state, inside)
         tl.store(h + cell, o * state if KINDS > 2 else state, inside)
@@ -213,7 +216,7 @@ def _pool(
                 tl.store(activated + (t * B + b) * (KINDS * H) + kind * H + j, nothing, inside)
 
 
-@triton.jit(do_not_specialize=["T", "B"])
+@triton.jit(do_not_specialize=["T", "B", "expected"])
 def _pool_backward(
     grad_h,
     grad_c_last,
@@ -229,6 +232,7 @@ def _pool_backward(
     T: tl.int64,
     B: tl.int64,
     H,
+    expected: tl.float64,
     KINDS: tl.constexpr,
     REVERSE: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -239,6 +243,7 @@ def _pool_backward(
     first = _load(c0, b * H + j, inside, dtype)
     nothing = tl.full([BLOCK], 0.0, dtype)
     # Sums for the bias; o and i keep theirs at zero where there is no such gate.
+    p = tl.full([BLOCK], expected, dtype)
     sum_z, sum_f, sum_o, sum_i = nothing, nothing, nothing, nothing
     lost_z, lost_f, lost_o, lost_i = nothing, nothing, nothing, nothing
     last = 0 if REVERSE else length - 1
@@ -252,7 +257,8 @@ def _pool_backward(
         cell = (t * B + b) * H + j
         gate = (t * B + b) * (KINDS * H) + j
         z = _load(activated, gate, inside, dtype)
-        f = _load(activated, gate + H, inside, dtype)
+        kept_f = _load(activated, gate + H, inside, dtype)
+        f = p + (1.0 - p) * kept_f
         d_h = _load(grad_h, cell, inside, dtype)
         d_c = carry + _load(grad_c, cell, inside, dtype)
         c_before = tl.where(step > 0, _load(c, before * H + j, inside & (step > 0), dtype), first)
@@ -267,16 +273,16 @@ def _pool_backward(
             d_c += d_h
         if KINDS > 3:
             i = _load(activated, gate + 3 * H, inside, dtype)
-            d_i = d_c * z + _load(grad_activated, gate + 3 * H, inside, dtype)
+            d_i = (1.0 - p) * d_c * z + _load(grad_activated, gate + 3 * H, inside, dtype)
             d_i *= i * (1.0 - i)
             tl.store(grad_gates + gate + 3 * H, d_i, inside)
             sum_i, lost_i = _add(sum_i, lost_i, d_i)
-            d_z, d_f = d_c * i, d_c * c_before
+            d_z, d_f = (1.0 - p) * d_c * i, d_c * c_before
         else:
             d_z, d_f = d_c * (1.0 - f), d_c * (c_before - z)
-        # A zoned channel was kept with f = 1 (and i = 0), so these products are zero and no mask is needed.
+        # A channel that the mask zoned out was kept with f = 1 (and i = 0), so these products are zero and no mask is needed.
         d_z = (d_z + _load(grad_activated, gate, inside, dtype)) * (1.0 - z * z)
-        d_f = (d_f + _load(grad_activated, gate + H, inside, dtype)) * (f * (1.0 - f))
+        d_f = ((1.0 - p) * d_f + _load(grad_activated, gate + H, inside, dtype)) * (kept_f * (1.0 - kept_f))
         tl.store(grad_gates + gate, d_z, inside)
         tl.store(grad_gates + gate + H, d_f, inside)
         sum_z, lost_z = _add(sum_z, lost_z, d_z)
@@ -461,10 +467,10 @@ def pool(
     T, B, W = gates.shape
     H, dtype, state = W // kinds, gates.dtype, state_type(gates.dtype)
     bias_stride = W if bias is not None and bias.dim() == 2 else 0
+    expected = zoneout if seed is None else 0.0
     zoned_below = int(zoneout * 2**32 + 0.5)
     seed = None if zoned_below == 0 or seed is None else seed.reshape(())
     assert kinds in (2, 3, 4)
-    assert zoned_below == 0 or seed is not None
     _check(gates, dtype, (T, B, kinds * H), gates=gates)
     _check(gates, dtype, (B, W) if bias_stride else (W,), bias=bias)
     _check(gates, state, (B, H), c0=c0)
@@ -474,7 +480,7 @@ def pool(
     c = gates.new_empty(T, B, H) if keep and kinds > 2 else gates.new_empty(0)
     activated = torch.empty_like(gates) if keep else gates.new_empty(0)
     pointers = (gates, bias, c0, lengths, seed, h, c_last, c, activated)
-    sizes = (T, B, H, bias_stride, zoned_below - 1)
+    sizes = (T, B, H, bias_stride, zoned_below - 1, float(expected))
     _launch(_pool, B, H, gates, *pointers, *sizes, KINDS=kinds, REVERSE=reverse)
     return h, c_last, c, activated
 
@@ -488,6 +494,7 @@ def pool_backward(
     c: Tensor,
     c0: Tensor | None,
     lengths: Tensor | None,
+    zoneout: float,
     kinds: int,
     reverse: bool,
     bias_rows: int,
@@ -503,7 +510,7 @@ def pool_backward(
     grad_gates, grad_c0 = torch.empty_like(activated), activated.new_empty(B, H, dtype=state)
     grad_bias = activated.new_empty(B if bias_rows else 0, W, dtype=state)
     pointers = (grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, grad_gates, grad_bias, grad_c0)
-    _launch(_pool_backward, B, H, activated, *pointers, T, B, H, KINDS=kinds, REVERSE=reverse)
+    _launch(_pool_backward, B, H, activated, *pointers, T, B, H, float(zoneout), KINDS=kinds, REVERSE=reverse)
     if bias_rows == 0:
         return grad_gates, activated.new_empty(0), grad_c0
     return grad_gates, (grad_bias if bias_rows == B else grad_bias.sum(dim=0, keepdim=True)).to(dtype), grad_c0

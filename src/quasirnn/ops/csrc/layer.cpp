@@ -97,7 +97,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> layer(
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
     Maybe grad_h, Maybe grad_c_last, Maybe grad_c, Maybe grad_activated, Tensor x, Tensor weight, Maybe context,
-    Tensor activated, Tensor c, Maybe c0, Maybe lengths, int64_t kinds, int64_t look_ahead, bool reverse,
+    Tensor activated, Tensor c, Maybe c0, Maybe lengths, double zoneout, int64_t kinds, int64_t look_ahead, bool reverse,
     int64_t bias_rows, bool need_x) {
   const LayerShape shape = layer_shape(x, weight, context, lengths, kinds, look_ahead, reverse);
   const PoolShape& pool = shape.pool;
@@ -116,7 +116,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
   Tensor grad_bias = empty({0}, shape.type);
   with_type(shape.type, [&]<class S>() {
     std::vector<double> sums(B * W, 0.0);
-    const PoolBackward<S> pass{pool, data<S>(activated), data<S>(c), data<Compute<S>>(c0), data<S>(grad_h),
+    const PoolBackward<S> pass{pool, check_zoneout(zoneout), data<S>(activated), data<S>(c), data<Compute<S>>(c0), data<S>(grad_h),
                                data<S>(grad_c), data<S>(grad_activated), mutable_data<Compute<S>>(carry), sums.data()};
     const Input<S> input{data<S>(x), D, D, data<S>(context)};
     const InputGradient<S> gradient{need_x ? mutable_data<S>(grad_x) : nullptr, D,

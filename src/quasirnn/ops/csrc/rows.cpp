@@ -7,7 +7,7 @@
 namespace quasirnn {
 namespace {
 
-template <class T, int64_t G, bool Keep, bool Zone>
+template <class T, int64_t G, bool Keep, Zone Z>
 QUASIRNN_CLONES void forward(const ForwardRow<T>& row) {
   const int64_t s = row.stride;
   const T* gates = row.gates;
@@ -18,6 +18,7 @@ QUASIRNN_CLONES void forward(const ForwardRow<T>& row) {
   T* c_out = row.c;
   const uint32_t* random = row.random;
   const uint32_t zone_up_to = row.zone_up_to;
+  const T p = row.probability;
   const int64_t n = row.n;
   QUASIRNN_INDEPENDENT
   for (int64_t j = 0; j < n; ++j) {
@@ -25,18 +26,22 @@ QUASIRNN_CLONES void forward(const ForwardRow<T>& row) {
     T f = sigmoid(gates[s + j] + bias[s + j]);
     T i = T(0);
     if constexpr (G == kIFO) i = sigmoid(gates[3 * s + j] + bias[3 * s + j]);
-    if constexpr (Zone) {
+    if constexpr (Z == kRandomZone) {
       const bool zoned = random[j] <= zone_up_to;
       f = zoned ? T(1) : f;
       if constexpr (G == kIFO) i = zoned ? T(0) : i;
     }
-    const T c = G == kIFO ? f * state[j] + i * z : f * state[j] + (T(1) - f) * z;
-    state[j] = c;
     if constexpr (Keep) {
       kept[j] = z;
       kept[s + j] = f;
       if constexpr (G == kIFO) kept[3 * s + j] = i;
     }
+    if constexpr (Z == kExpectedZone) {
+      f = p + (T(1) - p) * f;
+      if constexpr (G == kIFO) i = (T(1) - p) * i;
+    }
+    const T c = G == kIFO ? f * state[j] + i * z : f * state[j] + (T(1) - f) * z;
+    state[j] = c;
     if constexpr (G == kF) {
       h_out[j] = c;
     } else {
@@ -63,11 +68,15 @@ QUASIRNN_CLONES void backward(const BackwardRow<T>& row) {
   T* carry = row.carry;
   T* out = row.grad_gates;
   T* sum = row.grad_bias;
+  // The expectation of zoneout scales what reaches f and i; without it p = 0 and q = 1 change no bit.
+  const T p = row.probability;
+  const T q = T(1) - p;
   const int64_t n = row.n;
   QUASIRNN_INDEPENDENT
   for (int64_t j = 0; j < n; ++j) {
     const T z = gate[j];
-    const T f = gate[s + j];
+    const T kept_f = gate[s + j];
+    const T f = p + q * kept_f;
     T d_c = carry[j] + grad_c[j];
     if constexpr (G == kF) {
       d_c += grad_h[j];
@@ -82,19 +91,19 @@ QUASIRNN_CLONES void backward(const BackwardRow<T>& row) {
     T d_z, d_f;
     if constexpr (G == kIFO) {
       const T i = gate[3 * s + j];
-      const T d_i = d_c * z + upstream[3 * gs + j];
+      const T d_i = q * d_c * z + upstream[3 * gs + j];
       const T d_pre = d_i * i * (T(1) - i);
       out[3 * s + j] = d_pre;
       sum[3 * s + j] += d_pre;
-      d_z = d_c * i;
+      d_z = q * d_c * i;
       d_f = d_c * before[j];
     } else {
       d_z = d_c * (T(1) - f);
       d_f = d_c * (before[j] - z);
     }
-    // A zoned channel was kept with f = 1 (and i = 0), so the products below are zero and no mask is needed.
+    // A channel that the mask zoned out was kept with f = 1 (and i = 0), so the products below are zero and no mask is needed.
     const T d_pre_z = (d_z + upstream[j]) * (T(1) - z * z);
-    const T d_pre_f = (d_f + upstream[gs + j]) * f * (T(1) - f);
+    const T d_pre_f = (q * d_f + upstream[gs + j]) * kept_f * (T(1) - kept_f);
     out[j] = d_pre_z;
     sum[j] += d_pre_z;
     out[s + j] = d_pre_f;
@@ -164,13 +173,16 @@ QUASIRNN_CLONES void narrow(const float* in, uint16_t* bits, int64_t n) {
 
 }  // namespace
 
+template <class T, int64_t G, bool Keep>
+void forward_with(const ForwardRow<T>& row) {
+  if (row.zone == kNoZone) return forward<T, G, Keep, kNoZone>(row);
+  if (row.zone == kRandomZone) return forward<T, G, Keep, kRandomZone>(row);
+  forward<T, G, Keep, kExpectedZone>(row);
+}
+
 template <class T, int64_t G>
 void forward_with(const ForwardRow<T>& row) {
-  if (row.activated != nullptr) {
-    row.random != nullptr ? forward<T, G, true, true>(row) : forward<T, G, true, false>(row);
-  } else {
-    row.random != nullptr ? forward<T, G, false, true>(row) : forward<T, G, false, false>(row);
-  }
+  row.activated != nullptr ? forward_with<T, G, true>(row) : forward_with<T, G, false>(row);
 }
 
 template <class T>

@@ -101,13 +101,20 @@ inline const int64_t* lengths_of(const Maybe& lengths, int64_t T, int64_t B) {
   return values;
 }
 
-inline Zoneout zoneout_of(double probability, const Maybe& seed) {
+inline double check_zoneout(double probability) {
   STD_TORCH_CHECK(probability >= 0 && probability <= 1, "quasirnn: zoneout must lie in [0, 1], got ", probability);
+  return probability;
+}
+
+// With a seed a random mask, without one its expectation.
+inline Zoneout zoneout_of(double probability, const Maybe& seed) {
+  if (check_zoneout(probability) == 0) return {};
+  if (!seed) return {kExpectedZone, probability};
   const uint64_t threshold = static_cast<uint64_t>(probability * 4294967296.0 + 0.5);
   if (threshold == 0) return {};
-  STD_TORCH_CHECK(seed && seed->is_cpu() && seed->scalar_type() == ScalarType::Long && seed->numel() == 1,
-                  "quasirnn: zoneout needs a seed: one int64 on the CPU");
-  return {true, static_cast<uint64_t>(*data<int64_t>(*seed)), static_cast<uint32_t>(threshold - 1)};
+  STD_TORCH_CHECK(seed->is_cpu() && seed->scalar_type() == ScalarType::Long && seed->numel() == 1,
+                  "quasirnn: zoneout's seed must be one int64 on the CPU");
+  return {kRandomZone, probability, static_cast<uint64_t>(*data<int64_t>(*seed)), static_cast<uint32_t>(threshold - 1)};
 }
 
 inline void check_gates(int64_t gates) {
