@@ -105,7 +105,7 @@ def test_layer_with_gates_and_addition():
     x, addition = torch.randn(6, 4, 3), torch.randn(4, 20, requires_grad=True)
     found = []
     for call in (compiled, layer):
-        h, state, gates = call(x, addition=addition, return_gates=True)
+        h, state, gates = call(x, extra_bias=addition, return_gates=True)
         loss = h.sum() + state.c.sum() + sum((gate**2).sum() for gate in gates)
         found.append([h, state.c, *gates, *torch.autograd.grad(loss, [*layer.parameters(), addition])])
     assert_same(*found)

@@ -1,4 +1,4 @@
-"""One layer by itself, as decoders and pictures use it: `addition`, gates on request, and `QRNN.inspect`."""
+"""One layer by itself, as decoders and pictures use it: `extra_bias`, gates on request, and `QRNN.inspect`."""
 
 import pytest
 import torch
@@ -12,11 +12,11 @@ POOLINGS = ("f", "fo", "ifo")
 all_poolings = pytest.mark.parametrize("pooling", POOLINGS)
 
 
-def layer_by_definition(layer: QRNNLayer, x: Tensor, addition=None, c0=None, lengths=None) -> dict[str, Tensor]:
+def layer_by_definition(layer: QRNNLayer, x: Tensor, extra_bias=None, c0=None, lengths=None) -> dict[str, Tensor]:
     """Eq. 1, 3-5 and 7, step by step, with everything on the way."""
     pre = reference.convolve(x, layer.weight, look_ahead=layer.look_ahead, reverse=layer.reverse, lengths=lengths)
     pre = pre if layer.bias is None else pre + layer.bias
-    pre = pre if addition is None else pre + addition
+    pre = pre if extra_bias is None else pre + extra_bias
     z, f, *others = reference.activate(pre, layer.pooling)
     entering = others[1] * z if layer.pooling == "ifo" else (1 - f) * z
     c, last = reference.linear_recurrence(f, entering, c0, reverse=layer.reverse, lengths=lengths)
@@ -27,22 +27,22 @@ def layer_by_definition(layer: QRNNLayer, x: Tensor, addition=None, c0=None, len
 @all_poolings
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-def test_addition_and_gates_against_the_definition(pooling, reverse, bias):
+def test_extra_bias_and_gates_against_the_definition(pooling, reverse, bias):
     layer = QRNNLayer(3, 5, kernel_size=3, pooling=pooling, reverse=reverse, bias=bias, dtype=torch.float64)
     x = torch.randn(7, 4, 3, dtype=torch.float64, requires_grad=True)
-    addition = torch.randn(4, layer.weight.shape[0], dtype=torch.float64, requires_grad=True)
+    extra_bias = torch.randn(4, layer.weight.shape[0], dtype=torch.float64, requires_grad=True)
     c0 = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
 
     def run() -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        h, state, gates = layer(x, LayerState(c0, None), addition=addition, return_gates=True)
+        h, state, gates = layer(x, LayerState(c0, None), extra_bias=extra_bias, return_gates=True)
         mine = {name: value for name, value in gates._asdict().items() if value is not None}
-        return {**mine, "h": h, "last": state.c}, layer_by_definition(layer, x, addition, c0)
+        return {**mine, "h": h, "last": state.c}, layer_by_definition(layer, x, extra_bias, c0)
 
     mine, truth = run()
     assert mine.keys() == truth.keys()
     for name, true in truth.items():
         torch.testing.assert_close(mine[name], true, rtol=0, atol=1e-14)
-    inputs = [*layer.parameters(), x, addition, c0]
+    inputs = [*layer.parameters(), x, extra_bias, c0]
     weights = {name: torch.randn_like(true) for name, true in truth.items()}
     # Each by itself, so that a missing gradient cannot hide behind another, and then all together.
     for names in (*([name] for name in truth), list(truth)):
@@ -63,7 +63,7 @@ def test_addition_equals_constant_inputs():
         wide.weight[:, 1, 3:] = V
     x = torch.randn(6, 2, 3, dtype=torch.float64)
     expected = wide(torch.cat([x, h.expand(6, 2, 4)], dim=-1)).h
-    torch.testing.assert_close(layer(x, addition=h @ V.T).h, expected, rtol=0, atol=1e-14)
+    torch.testing.assert_close(layer(x, extra_bias=h @ V.T).h, expected, rtol=0, atol=1e-14)
 
 
 def test_asking_for_gates_changes_nothing_else():

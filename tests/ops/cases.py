@@ -98,7 +98,11 @@ def public(case: Case, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     fused = {"pooling": case.pooling, "zoneout": case.zoneout, "seed": case.seed(), **order}
     if case.function == "layer":
         out = ops.qrnn_layer(**tensors, **fused, look_ahead=case.steps_ahead, return_gates=case.gates)
-        return {name: value for name, value in out._asdict().items() if value is not None}
+        outputs = {"h": out.h, "c_last": out.state.c}
+        if out.gates is None:
+            return outputs
+        gates = torch.cat([gate for gate in out.gates[:4] if gate is not None], dim=-1)
+        return outputs | {"c": out.gates.c, "gates": gates}
     if case.function == "fused":
         h, c_last = ops.fused_pool(**tensors, **fused)
     elif case.function == "linear":

@@ -332,12 +332,11 @@ def compile(dtype, kinds, T=7, B=3, H=64, everything=True, reverse=False):
     gates, c, c0 = torch.empty(T, B, W, dtype=dtype), torch.empty(T, B, H, dtype=dtype), maybe(B, H, dtype=state)
     lengths, seed = maybe(B, dtype=torch.int64), maybe(dtype=torch.int64)
     grads = (maybe(T, B, H), maybe(B, H, dtype=state), maybe(T, B, H), maybe(T, B, W))
-    i, weight = (c, 1) if kinds == 4 else (None, kinds - 2 and 2)
     del compiled[:]
     kernels.pool(gates, maybe(W), c0, lengths, seed, 0.3 * everything, kinds, reverse, everything)
-    kernels.pool_backward(*grads, gates, c, c0, lengths, kinds, reverse, int(everything))
-    kernels.recurrence(c, c, i, c0, lengths, weight, reverse)
-    kernels.recurrence_backward(*grads[:2], c, c, i, c, c0, lengths, weight, reverse)
+    kernels.pool_backward(*grads, gates, c, c0, lengths, 0.3 * everything, kinds, reverse, int(everything))
+    kernels.recurrence(c, c, c0, lengths, reverse)
+    kernels.recurrence_backward(*grads[:2], c, c, c0, lengths, reverse)
     return list(compiled)
 
 first = compile(torch.float32, 3)

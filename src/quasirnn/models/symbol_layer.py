@@ -37,10 +37,10 @@ class Symbols(NamedTuple):
 def read_symbols(
     layer: QRNNLayer, symbols: Symbols, *, lengths: Tensor | None = None, addition: Tensor | None = None
 ) -> QRNNLayerOutput:
-    """What `layer(symbols.vectors(), lengths=lengths, addition=addition)` gives, to rounding, but no gates."""
+    """What `layer(symbols.vectors(), lengths=lengths, extra_bias=addition)` gives, to rounding, but no gates."""
     tokens, embedding = symbols
     if tokens.numel() < STEPS_A_SYMBOL * embedding.num_embeddings:
-        return layer(symbols.vectors(), lengths=lengths, addition=addition)
+        return layer(symbols.vectors(), lengths=lengths, extra_bias=addition)
     sums = convolve(layer, symbols, lengths)
     h, c = fused_pool(
         sums,

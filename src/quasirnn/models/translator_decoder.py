@@ -165,7 +165,7 @@ class QRNNDecoder(nn.Module):
                 if state is not None:
                     c, inputs = state.tensors[2 * number : 2 * number + 2]
                     start = LayerState(c, inputs.view(rows, layer.context_size, layer.input_size))
-                x, end, gates = layer(x, start, lengths=lengths, addition=addition, return_gates=is_last)
+                x, end, gates = layer(x, start, lengths=lengths, extra_bias=addition, return_gates=is_last)
             ends += [end.c, end.context.flatten(1)]
         h, weights = self.attention(gates.c, encoded.memory, encoded.values, encoded.lengths)
         return h if gates.o is None else gates.o * h, weights, State(tuple(ends))

@@ -85,10 +85,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> layer(
   Tensor activated = keep ? empty({T, B, W}, shape.type) : empty({0}, shape.type);
   with_type(shape.type, [&]<class S>() {
     const Bias<S> added(bias, shape.type, B, W);
-    const PoolForward<S> pass{pool, zoneout_of(zoneout, seed), added.rows, added.stride,
-                              mutable_data<Compute<S>>(state), pool.H, mutable_data<S>(h), pool.H,
-                              keep ? mutable_data<S>(activated) : nullptr,
-                              keep && kinds != kF ? mutable_data<S>(c) : nullptr};
+    const PoolForward<S> pass{.shape = pool,
+                              .zoneout = zoneout_of(zoneout, seed),
+                              .bias = added.rows,
+                              .bias_stride = added.stride,
+                              .state = mutable_data<Compute<S>>(state),
+                              .state_stride = pool.H,
+                              .h = mutable_data<S>(h),
+                              .h_stride = pool.H,
+                              .activated = keep ? mutable_data<S>(activated) : nullptr,
+                              .c = keep && kinds != kF ? mutable_data<S>(c) : nullptr};
     run_layer<S>(Input<S>{data<S>(x), shape.D, shape.D, data<S>(context)}, data<S>(weight), shape.window, pass,
                  Multiplier(shape.type));
   });

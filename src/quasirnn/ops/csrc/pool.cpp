@@ -22,10 +22,16 @@ PoolResult pool(Tensor gates, Maybe bias, Maybe c0, Maybe lengths, Maybe seed, d
   Tensor activated = keep ? empty({T, B, W}, type) : empty({0}, type);
   with_type(type, [&]<class S>() {
     const Bias<S> added(bias, type, B, W);
-    PoolForward<S> pass{shape, zoneout_of(zoneout, seed), added.rows, added.stride,
-                        mutable_data<Compute<S>>(state), H, mutable_data<S>(h), H,
-                        keep ? mutable_data<S>(activated) : nullptr,
-                        keep && kinds != kF ? mutable_data<S>(c) : nullptr};
+    const PoolForward<S> pass{.shape = shape,
+                              .zoneout = zoneout_of(zoneout, seed),
+                              .bias = added.rows,
+                              .bias_stride = added.stride,
+                              .state = mutable_data<Compute<S>>(state),
+                              .state_stride = H,
+                              .h = mutable_data<S>(h),
+                              .h_stride = H,
+                              .activated = keep ? mutable_data<S>(activated) : nullptr,
+                              .c = keep && kinds != kF ? mutable_data<S>(c) : nullptr};
     pass.run(Span{0, T, reverse}, data<S>(gates));
   });
   return {h, state, c, activated};

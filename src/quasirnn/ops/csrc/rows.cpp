@@ -112,43 +112,30 @@ QUASIRNN_CLONES void backward(const BackwardRow<T>& row) {
   }
 }
 
-template <class T, int64_t W>
+template <class T>
 QUASIRNN_CLONES void recurrence(const RecurrenceRow<T>& row) {
-  const T *f = row.f, *z = row.z, *i = row.i;
-  T *state = row.state, *out = row.c;
+  const T *a = row.a, *b = row.b;
+  T *state = row.state, *out = row.h;
   const int64_t n = row.n;
   QUASIRNN_INDEPENDENT
   for (int64_t j = 0; j < n; ++j) {
-    T c;
-    if constexpr (W == kComplement) c = f[j] * state[j] + (T(1) - f[j]) * z[j];
-    if constexpr (W == kInput) c = f[j] * state[j] + i[j] * z[j];
-    if constexpr (W == kOne) c = f[j] * state[j] + z[j];
-    state[j] = c;
-    out[j] = c;
+    const T h = a[j] * state[j] + b[j];
+    state[j] = h;
+    out[j] = h;
   }
 }
 
-template <class T, int64_t W>
+template <class T>
 QUASIRNN_CLONES void recurrence_backward(const RecurrenceBackwardRow<T>& row) {
-  const T *f = row.f, *z = row.z, *i = row.i, *before = row.c_before, *grad_c = row.grad_c;
-  T *carry = row.carry, *grad_f = row.grad_f, *grad_z = row.grad_z, *grad_i = row.grad_i;
+  const T *a = row.a, *before = row.h_before, *grad_h = row.grad_h;
+  T *carry = row.carry, *grad_a = row.grad_a, *grad_b = row.grad_b;
   const int64_t n = row.n;
   QUASIRNN_INDEPENDENT
   for (int64_t j = 0; j < n; ++j) {
-    const T d_c = carry[j] + grad_c[j];
-    if constexpr (W == kComplement) {
-      grad_f[j] = d_c * (before[j] - z[j]);
-      grad_z[j] = d_c * (T(1) - f[j]);
-    } else {
-      grad_f[j] = d_c * before[j];
-      if constexpr (W == kInput) {
-        grad_z[j] = d_c * i[j];
-        grad_i[j] = d_c * z[j];
-      } else {
-        grad_z[j] = d_c;
-      }
-    }
-    carry[j] = d_c * f[j];
+    const T d_h = carry[j] + grad_h[j];
+    grad_a[j] = d_h * before[j];
+    grad_b[j] = d_h;
+    carry[j] = d_h * a[j];
   }
 }
 
@@ -200,27 +187,23 @@ void backward_row(int64_t gates, const BackwardRow<T>& row) {
 }
 
 template <class T>
-void recurrence_row(int64_t weight, const RecurrenceRow<T>& row) {
-  if (weight == kComplement) return recurrence<T, kComplement>(row);
-  if (weight == kInput) return recurrence<T, kInput>(row);
-  recurrence<T, kOne>(row);
+void recurrence_row(const RecurrenceRow<T>& row) {
+  recurrence<T>(row);
 }
 
 template <class T>
-void recurrence_backward_row(int64_t weight, const RecurrenceBackwardRow<T>& row) {
-  if (weight == kComplement) return recurrence_backward<T, kComplement>(row);
-  if (weight == kInput) return recurrence_backward<T, kInput>(row);
-  recurrence_backward<T, kOne>(row);
+void recurrence_backward_row(const RecurrenceBackwardRow<T>& row) {
+  recurrence_backward<T>(row);
 }
 
 template void forward_row<float>(int64_t, const ForwardRow<float>&);
 template void forward_row<double>(int64_t, const ForwardRow<double>&);
 template void backward_row<float>(int64_t, const BackwardRow<float>&);
 template void backward_row<double>(int64_t, const BackwardRow<double>&);
-template void recurrence_row<float>(int64_t, const RecurrenceRow<float>&);
-template void recurrence_row<double>(int64_t, const RecurrenceRow<double>&);
-template void recurrence_backward_row<float>(int64_t, const RecurrenceBackwardRow<float>&);
-template void recurrence_backward_row<double>(int64_t, const RecurrenceBackwardRow<double>&);
+template void recurrence_row<float>(const RecurrenceRow<float>&);
+template void recurrence_row<double>(const RecurrenceRow<double>&);
+template void recurrence_backward_row<float>(const RecurrenceBackwardRow<float>&);
+template void recurrence_backward_row<double>(const RecurrenceBackwardRow<double>&);
 
 void random_row(uint64_t seed, int64_t t, int64_t b, int64_t first, int64_t n, uint32_t* words) {
   philox_row(

@@ -52,38 +52,32 @@ void forward_row(int64_t gates, const ForwardRow<T>& row);
 template <class T>
 void backward_row(int64_t gates, const BackwardRow<T>& row);
 
-// c = f * c + weight * z, the weight being 1 - f, an input gate, or one.
-enum Weight : int64_t { kComplement = 0, kInput = 1, kOne = 2 };
-
+// h = a * h + b
 template <class T>
 struct RecurrenceRow {
-  const T* f;
-  const T* z;
-  const T* i;
+  const T* a;
+  const T* b;
   T* state;
-  T* c;
+  T* h;
   int64_t n;
 };
 
 template <class T>
 struct RecurrenceBackwardRow {
-  const T* f;
-  const T* z;
-  const T* i;
-  const T* c_before;
-  const T* grad_c;
+  const T* a;
+  const T* h_before;
+  const T* grad_h;
   T* carry;
-  T* grad_f;
-  T* grad_z;
-  T* grad_i;
+  T* grad_a;
+  T* grad_b;
   int64_t n;
 };
 
 template <class T>
-void recurrence_row(int64_t weight, const RecurrenceRow<T>& row);
+void recurrence_row(const RecurrenceRow<T>& row);
 
 template <class T>
-void recurrence_backward_row(int64_t weight, const RecurrenceBackwardRow<T>& row);
+void recurrence_backward_row(const RecurrenceBackwardRow<T>& row);
 
 // The zoneout words of channels [first, first + n) of one (t, b); first is a multiple of 4, and room for n rounded up to
 // a multiple of 4 is needed.

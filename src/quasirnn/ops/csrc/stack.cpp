@@ -100,8 +100,16 @@ void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& weigh
     const bool last = l + 1 == s.layers;
     S* h = last ? output : side_by_side ? beside.data() + input.D : l % 2 == 0 ? one.data() : other.data();
     const int64_t h_stride = !last && side_by_side ? wide : s.H;
-    const PoolForward<S> pass{PoolShape{s.T, s.B, s.H, s.kinds, false, nullptr}, zoneout_of(zoneout, {}), bias.data(), 0, cells,
-                              s.state_width, h, h_stride, nullptr, nullptr};
+    const PoolForward<S> pass{.shape = {s.T, s.B, s.H, s.kinds, false, nullptr},
+                              .zoneout = zoneout_of(zoneout, {}),
+                              .bias = bias.data(),
+                              .bias_stride = 0,
+                              .state = cells,
+                              .state_stride = s.state_width,
+                              .h = h,
+                              .h_stride = h_stride,
+                              .activated = nullptr,
+                              .c = nullptr};
     run_layer<S>(input, data<S>(weights[l]), Window{s.k[l], 0, false}, pass, multiply);
     write_context<S>(s, s.k[l], input, cells + s.H);
     for (int64_t b = 0; b < s.B; ++b) {

@@ -165,8 +165,8 @@ Tensor finish_grad_bias(const std::vector<double>& sums, int64_t bias_rows, int6
 }
 
 // The running state: c0 copied, or zeros.
-inline Tensor start_state(const Maybe& c0, int64_t B, int64_t H, ScalarType type) {
-  check(c0, "c0", state_type(type), {B, H});
+inline Tensor start_state(const Maybe& c0, int64_t B, int64_t H, ScalarType type, const char* name = "c0") {
+  check(c0, name, state_type(type), {B, H});
   return c0 ? torch::stable::clone(*c0) : zeros({B, H}, state_type(type));
 }
 
