@@ -70,5 +70,9 @@ def fused_forward(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | Non
         if c.dtype != state_type(dtype) or c.device != device:
             return None
         c = c.contiguous()
-    output, h_n, c_n = stack(x.contiguous(), weights, biases, c, zoneout, len(rnn.pooling) + 1, rnn.dense)
+    try:
+        output, h_n, c_n = stack(x.contiguous(), weights, biases, c, zoneout, len(rnn.pooling) + 1, rnn.dense)
+    except RuntimeError:
+        # The state of another network, for instance: the layers one by one say what is wrong.
+        return None
     return output.transpose(0, 1) if rnn.batch_first else output, (h_n, c_n)

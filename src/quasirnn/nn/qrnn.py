@@ -316,7 +316,7 @@ class QRNN(nn.Module):
         if not learned and readable:
             # 16-bit outputs are rounded.
             ours = 0.0 if self.context_width else 1.01 * c.detach().abs().to(h.dtype)
-            learned = bool((h.detach().abs() > ours).any())
+            learned = bool((h.detach().abs() > ours).any()) and not torch.equal(h, c)
         if learned:
             self._h0_seen = True
             warnings.warn(

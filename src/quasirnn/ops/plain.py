@@ -256,6 +256,8 @@ def stack(
         _, k, D = weight.shape
         c0, context = None, x.new_zeros(B, k - 1, D)
         if state is not None:
+            if state.device.type == "cpu" and state[n, :, H + (k - 1) * D :].any():
+                raise RuntimeError(f"quasirnn: the state of another network: layer {n} has {(k - 1) * D} inputs")
             c0 = state[n, :, :H].contiguous()
             context = state[n, :, H : H + (k - 1) * D].reshape(B, k - 1, D).to(x.dtype).contiguous()
         bias = biases[n] if biases else None

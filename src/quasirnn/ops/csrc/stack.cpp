@@ -90,6 +90,11 @@ void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& weigh
     C* cells = state + l * s.B * s.state_width;
     if (state_in != nullptr) {
       const C* before = state_in + l * s.B * s.state_width;
+      for (int64_t b = 0; b < s.B; ++b) {
+        const C *row = before + b * s.state_width + s.H + n, *end = before + (b + 1) * s.state_width;
+        STD_TORCH_CHECK(std::all_of(row, end, [](C x) { return x == C(0); }),
+                        "quasirnn: the state of another network: layer ", l, " has ", n, " inputs in its window");
+      }
       read_context<S>(before + s.H, s.state_width, s.B, n, context.data());
       for (int64_t b = 0; b < s.B; ++b) std::copy_n(before + b * s.state_width, s.H, cells + b * s.state_width);
       input.context = context.data();
