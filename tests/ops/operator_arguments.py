@@ -64,4 +64,7 @@ def stack_arguments(
     biases = [torch.randn(3 * H).to(dtype) for _ in widths] if bias else []
     context = max((k - 1) * size for k, size in zip(widths, sizes, strict=True))
     start = torch.randn(len(widths), B, H + context).to(operators.state_type(dtype)) if state else None
+    if start is not None:
+        for n, (k, size) in enumerate(zip(widths, sizes, strict=True)):
+            start[n, :, H + (k - 1) * size :] = 0
     return [torch.randn(T, B, D).to(dtype), weights, biases, start, zoneout, 3, dense]

@@ -10,7 +10,10 @@ from quasirnn.ops import reference
 
 T, B, H, D, k = 4, 2, 3, 2, 2
 # torch compiles its own forward-mode formulas with what it calls deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node:UserWarning"),
+]
 POOLINGS = ("f", "fo", "ifo")
 LENGTHS = torch.tensor([4, 2])
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.fx.experimental import proxy_tensor
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 POOLINGS = ("f", "fo", "ifo")
@@ -124,7 +125,9 @@ def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tenso
         raise ValueError(
             f"{who}: lengths must hold one length for each of the B = {B} rows, got shape {tuple(value.shape)}."
         )
-    if not torch.compiler.is_compiling() and value.numel() > 0 and value.device.type != "meta":
+    # A program under make_fx, as torch.func.linearize makes one, has no values either.
+    readable = not torch.compiler.is_compiling() and proxy_tensor.get_proxy_mode() is None
+    if readable and value.numel() > 0 and value.device.type != "meta":
         shortest, longest = int(value.min()), int(value.max())
         if shortest < 1:
             raise ValueError(
