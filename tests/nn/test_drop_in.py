@@ -1,4 +1,4 @@
-"""What code written for `nn.LSTM` does besides calling it: each of these failed once, or gave something wrong silently."""
+"""What code written for `nn.LSTM` does besides calling it: each of these failed once, or was silently wrong."""
 
 import subprocess
 import sys
@@ -108,12 +108,12 @@ def test_exceptions_are_of_the_types_that_lstm_tests_ask_for(cell):
     for pair in ((state[:1], state), (state, state[:, :1]), (state[..., :2], state)):
         with pytest.raises(RuntimeError):
             rnn(x, pair)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="type"):
         rnn(x.double())
     with pytest.raises(RuntimeError):
         rnn(torch.zeros(5, 3), (state, state))
     for dropout in (True, "0.1", 1.5):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="dropout"):
             cell(3, 4, 2, dropout=dropout)
     with pytest.raises(TypeError):
         cell(3, 4, bias=0)
@@ -175,7 +175,7 @@ def test_every_name_of_a_parameter_is_an_attribute():
     for name, parameter in rnn.named_parameters():
         assert getattr(rnn, name) is parameter
     with pytest.raises(AttributeError):
-        rnn.nothing
+        _ = rnn.nothing
 
 
 def owner(rnn: QRNN, name: str) -> tuple[nn.Module, str]:

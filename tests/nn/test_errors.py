@@ -7,8 +7,8 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from quasirnn import QRNN, QRNNLayer
-from quasirnn.ops import checks
 from quasirnn.nn import LayerState
+from quasirnn.ops import checks
 
 
 def build(*sizes, **options):
@@ -122,7 +122,11 @@ CALLING = {
         ValueError,
         "must be input_size = 3, got shape (6, 3, 4). Is its last dimension the features?",
     ),
-    "no steps": (call(zeros(0, 4, 3)), ValueError, "QRNN: input has no time steps, shape (0, 4, 3); T must be at least 1."),
+    "no steps": (
+        call(zeros(0, 4, 3)),
+        ValueError,
+        "QRNN: input has no time steps, shape (0, 4, 3); T must be at least 1.",
+    ),
     "no steps, batch first": (
         call(zeros(4, 0, 3), rnn={"batch_first": True}),
         ValueError,
@@ -280,7 +284,11 @@ CALLING = {
         TypeError,
         "QRNNLayer: x must have the type of the weights, torch.float32, got torch.float64.",
     ),
-    "layer: another device": (call_layer(zeros(6, 4, 3, device="meta")), ValueError, "QRNNLayer: x is on meta and the weights on cpu."),
+    "layer: another device": (
+        call_layer(zeros(6, 4, 3, device="meta")),
+        ValueError,
+        "QRNNLayer: x is on meta and the weights on cpu.",
+    ),
     "layer: a state that is none": (
         call_layer(None, zeros(4, 5)),
         TypeError,

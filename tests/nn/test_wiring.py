@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from nn import reference_stack
 from quasirnn import QRNN
 from quasirnn.ops import reference
 

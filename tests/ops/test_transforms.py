@@ -72,9 +72,7 @@ PAIRS = {
     for reverse in (False, True)
     for lengths in (None, LENGTHS)
     for name, make in {
-        **{
-            f"layer {p}": (lambda p=p, r=reverse, n=lengths: layer_pair(p, r, n, 0.0, None)) for p in POOLINGS
-        },
+        **{f"layer {p}": (lambda p=p, r=reverse, n=lengths: layer_pair(p, r, n, 0.0, None)) for p in POOLINGS},
         **{f"{p}_pool": (lambda p=p, r=reverse, n=lengths: pool_pair(p, r, n)) for p in POOLINGS},
         "layer with expected zoneout": lambda r=reverse, n=lengths: layer_pair("ifo", r, n, 0.3, None),
         "layer with random zoneout": lambda r=reverse, n=lengths: layer_pair("ifo", r, n, 0.3, torch.tensor(5)),

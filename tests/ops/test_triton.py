@@ -208,7 +208,9 @@ def test_long_sums_for_the_bias_lose_nothing(device):
     grad_h[-1] = 1
     kept, c = torch.zeros(T, 1, 2), torch.zeros(T, 1, 1)
     there = [x.to(device) for x in (grad_h, kept, c)]
-    _, grad_bias, _ = torch.ops.quasirnn.pool_backward(there[0], None, None, None, *there[1:], None, None, 0.0, 2, False, 1)
+    _, grad_bias, _ = torch.ops.quasirnn.pool_backward(
+        there[0], None, None, None, *there[1:], None, None, 0.0, 2, False, 1
+    )
     assert grad_bias[0, 0].item() == 1 + 64 * 2.0**-25
 
 

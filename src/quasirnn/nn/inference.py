@@ -53,7 +53,7 @@ def fused_forward(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | Non
             return None
         if layer._forward_hooks or layer._forward_pre_hooks or layer.zoneout != zoneout:  # type: ignore[union-attr]
             return None
-        if zoneout and layer.training:
+        if zoneout and layer.training:  # type: ignore[union-attr]
             return None
         weights.append(weight.contiguous())
         if bias is not None:

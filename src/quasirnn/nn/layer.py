@@ -165,7 +165,7 @@ class QRNNLayer(nn.Module):
         who = "QRNNLayer"
         x = checks.sequence(who, "x", x, "(T, B, D)")
         T, B, D = x.shape
-        if D != self.input_size:
+        if self.input_size != D:
             raise checks.ShapeError(
                 f"{who}: the last dimension of x must be input_size = {self.input_size}, got shape {tuple(x.shape)}."
             )

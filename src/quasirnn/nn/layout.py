@@ -15,15 +15,16 @@ State = tuple[Tensor, Tensor]
 @contextmanager
 def untraced() -> Iterator[None]:
     """Checks compare sizes: torch.jit.trace must not take them for a part of the program."""
-    tracing = None if torch.compiler.is_compiling() else torch._C._get_tracing_state()
+    C: Any = torch._C
+    tracing = None if torch.compiler.is_compiling() else C._get_tracing_state()
     if tracing is None:
         yield
         return
-    torch._C._set_tracing_state(None)
+    C._set_tracing_state(None)
     try:
         yield
     finally:
-        torch._C._set_tracing_state(tracing)
+        C._set_tracing_state(tracing)
 
 
 class Layout(NamedTuple):
@@ -43,13 +44,16 @@ class Layout(NamedTuple):
         x = checks.is_float("QRNN", "input", x)
         sizes = "(B, T, D)" if batch_first else "(T, B, D)"
         if x.dim() not in (2, 3):
-            raise checks.ShapeError(f"QRNN: input must have shape {sizes}, or (T, D) without a batch, got {tuple(x.shape)}.")
+            raise checks.ShapeError(
+                f"QRNN: input must have shape {sizes}, or (T, D) without a batch, got {tuple(x.shape)}."
+            )
         if x.shape[-1] != input_size:
             hint = ""
             if input_size in x.shape:
                 hint = " Is its last dimension the features?"
             raise checks.ShapeError(
-                f"QRNN: the last dimension of input must be input_size = {input_size}, got shape {tuple(x.shape)}.{hint}"
+                f"QRNN: the last dimension of input must be input_size = {input_size}, "
+                f"got shape {tuple(x.shape)}.{hint}"
             )
         layout = cls(batch_first, has_batch=x.dim() == 3)
         if x.shape[1 if layout.has_batch and batch_first else 0] == 0:

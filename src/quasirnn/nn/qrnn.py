@@ -187,9 +187,7 @@ class QRNN(nn.Module):
     if TYPE_CHECKING:
 
         @overload
-        def __call__(
-            self, input: PackedSequence, hx: State | None = None
-        ) -> tuple[PackedSequence, State]: ...
+        def __call__(self, input: PackedSequence, hx: State | None = None) -> tuple[PackedSequence, State]: ...
         @overload
         def __call__(
             self, input: Tensor, hx: State | None = None, *, lengths: Lengths = None
@@ -288,7 +286,7 @@ class QRNN(nn.Module):
             hint = f" The cells of another QRNN, without its last inputs, are c[..., :{H}]." if other else ""
             raise checks.ShapeError(f"QRNN: hx[1] must have shape {(count, B, H)}{also}, got {tuple(c.shape)}.{hint}")
         checks.shaped("QRNN", "hx[1]", c, sizes, c.shape, x)
-        # Values are looked at where they are at hand: not in a traced program, and not at the price of waiting for a GPU.
+        # Values are looked at where they are at hand: not in a traced program, and no GPU is waited for.
         readable = c.device.type == "cpu" and not torch.compiler.is_compiling() and not transforming()
         if has_context and readable:
             self._check_padding(c.detach())
@@ -303,9 +301,9 @@ class QRNN(nn.Module):
             used = layer.context_size * layer.input_size
             if used < C and bool(c[n, :, H + used :].any()):
                 raise checks.ShapeError(
-                    f"QRNN: hx is the state of another network: columns {H + used} to {H + C - 1} of hx[1][{n}] are not "
-                    f"zero, and this one's layer {n} has {used} inputs in its window. The cells of another QRNN, without "
-                    f"its last inputs, are c[..., :{H}]."
+                    f"QRNN: hx is the state of another network: columns {H + used} to {H + C - 1} of hx[1][{n}] are "
+                    f"not zero, and this one's layer {n} has {used} inputs in its window. The cells of another QRNN, "
+                    f"without its last inputs, are c[..., :{H}]."
                 )
 
     def _check_h0(self, h: Tensor, c: Tensor, readable: bool) -> None:
@@ -320,8 +318,8 @@ class QRNN(nn.Module):
         if learned:
             self._h0_seen = True
             warnings.warn(
-                "QRNN: h_0 has no effect: h is computed from the cells, and only c_0 starts them. To condition the network "
-                "or to learn its first state, pass it as c_0: rnn(input, (torch.zeros_like(h_0), h_0)).",
+                "QRNN: h_0 has no effect: h is computed from the cells, and only c_0 starts them. To condition the "
+                "network or to learn its first state, pass it as c_0: rnn(input, (torch.zeros_like(h_0), h_0)).",
                 stacklevel=callers_level(),
             )
 
@@ -335,7 +333,7 @@ class QRNN(nn.Module):
             context = None
             if has_context and layer.context_size:
                 size = layer.context_size * layer.input_size
-                context = c[n, :, H : H + size].unflatten(1, (layer.context_size, layer.input_size))
+                context = c[n, :, H : H + size].reshape(c.shape[1], layer.context_size, layer.input_size)
             states.append(LayerState(c[n, :, :H], context))
         return states
 
@@ -395,7 +393,9 @@ class QRNN(nn.Module):
             "dense": (self.dense, False),
             "causal": (self.causal, True),
         }
-        return ", ".join([words, *(f"{name}={value!r}" for name, (value, default) in shown.items() if value != default)])
+        return ", ".join(
+            [words, *(f"{name}={value!r}" for name, (value, default) in shown.items() if value != default)]
+        )
 
 
 def _per_layer(kernel_size: int | Sequence[int], num_layers: int) -> tuple[int, ...]:

@@ -19,6 +19,9 @@ from quasirnn.ops.operators import SCHEMAS, library
 Maybe = Tensor | None
 
 
+is_tracing: Callable[[], bool] = torch._C._is_tracing
+
+
 def transforming() -> bool:
     """Whether `torch.func`, `vmap` or forward-mode differentiation is at work."""
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
@@ -45,7 +48,8 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Maybe, ...]:
         a, h0, lengths, h = ctx.saved_tensors
-        D, grad_h0 = plain.adjoint(_recur, a, *grads, ctx.reverse, lengths)
+        grad_h, grad_last = grads
+        D, grad_h0 = plain.adjoint(_recur, a, grad_h, grad_last, ctx.reverse, lengths)
         return D * plain.step_before(h, h0, ctx.reverse, lengths), D, grad_h0, None, None
 
     @staticmethod
@@ -75,13 +79,11 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _recur(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool, lengths: Maybe) -> tuple[Tensor, Tensor]:
-    h, last = _Recurrence.apply(a, b, h0, lengths, reverse)  # type: ignore[no-untyped-call]
+    h, last = _Recurrence.apply(a, b, h0, lengths, reverse)
     return h, last
 
 
-def _composed_recurrence(
-    a: Tensor, b: Tensor, h0: Maybe, lengths: Maybe, reverse: bool
-) -> tuple[Tensor, Tensor]:
+def _composed_recurrence(a: Tensor, b: Tensor, h0: Maybe, lengths: Maybe, reverse: bool) -> tuple[Tensor, Tensor]:
     padding = plain.padding_of(a, lengths)
     wide_a, wide_b = (plain.without(plain.wide(x), padding) for x in (a, b))
     # Not `zeros_like(a[0])` with what vmap has: a state is needed that has everyone's batch dimension.
@@ -141,9 +143,7 @@ def _composed_layer(
     return _composed_pool(gates, bias, c0, lengths, seed, zoneout, num_gates, reverse)
 
 
-def _replay(
-    composed: Callable[..., Sequence[Tensor]], inputs: Sequence[Any], grads: Sequence[Maybe]
-) -> list[Maybe]:
+def _replay(composed: Callable[..., Sequence[Tensor]], inputs: Sequence[Any], grads: Sequence[Maybe]) -> list[Maybe]:
     """The gradient by way of the composition, where it must be differentiable or is batched itself.
 
     The aliases keep the inputs apart where one of them was computed from another.
@@ -174,7 +174,7 @@ def _replaying() -> bool:
     return not torch.compiler.is_compiling() and (torch.is_grad_enabled() or transforming())
 
 
-# One backward, by the kernels. `setup` and `backward` have the form that torch.library and torch.autograd.Function take.
+# One backward, by the kernels. `setup` and `backward` have the form that torch.library and autograd functions take.
 
 
 def _contiguous(grad: Maybe) -> Maybe:
@@ -296,13 +296,13 @@ def _differentiable(
         return output
 
     methods = {"forward": staticmethod(forward_and_setup), "backward": staticmethod(backward)}
-    function = type(f"quasirnn_{name}", (torch.autograd.Function,), methods)
+    function: Any = type(f"quasirnn_{name}", (torch.autograd.Function,), methods)
 
     def call(*inputs: Any) -> tuple[Tensor, ...]:
         backends.warn_if_plain(inputs[0].device)
         needs_grad = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
         # torch.jit.trace looks at the program again without gradients, and both must be the same.
-        tracing = not torch.compiler.is_compiling() and torch.jit.is_tracing()
+        tracing = not torch.compiler.is_compiling() and is_tracing()
         if has_keep and (needs_grad or tracing):
             inputs = (*inputs[:-1], True)
         # A traced program holds the operator, which knows its own derivative, and no function of Python.

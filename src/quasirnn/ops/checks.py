@@ -139,11 +139,12 @@ def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tenso
 
 
 def probability(who: str, name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real | int | float):
         raise KindError(f"{who}: {name} must be a number in [0, 1], got {type(value).__name__}.")
+    value = float(value)
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{who}: {name} is a probability and must lie in [0, 1], got {value}.")
-    return float(value)
+    return value
 
 
 def switch(who: str, name: str, value: Any) -> bool:

@@ -9,7 +9,7 @@ def last_inputs(x: Tensor, context: Tensor | None, n: int, lengths: Tensor | Non
     if n == 0:
         return None
     T, B, D = x.shape
-    if lengths is None and (torch.compiler.is_compiling() or torch.jit.is_tracing()):
+    if lengths is None and (torch.compiler.is_compiling() or torch._C._is_tracing()):
         # A choice by T becomes a condition on it: an exported layer could then take no piece shorter than n.
         lengths = torch.zeros(B, dtype=torch.int64, device=x.device) + T
     if lengths is None and n <= T:

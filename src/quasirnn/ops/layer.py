@@ -19,7 +19,7 @@ class LayerState(NamedTuple):
 
 
 class LayerGates(NamedTuple):
-    """Everything a layer computed, after the non-linearities and zoneout, each (T, B, H). o and i as the pooling has."""
+    """Everything a layer computed, after non-linearity and zoneout, each (T, B, H); o and i as the pooling has them."""
 
     z: Tensor
     f: Tensor

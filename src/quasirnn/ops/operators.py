@@ -4,10 +4,11 @@ Three operators carry a gradient: `recurrence` (h[t] = a[t] h[t-1] + b[t]), `poo
 `layer` (convolution and pooling). Each has a second operator that computes its gradient. `stack` has none: it runs all
 layers of a causal, one-directional network at once, for inference.
 
-Tensors are contiguous and time-major. `num_gates` is the number of gates and names the pooling: 2 f, 3 fo, 4 ifo. `keep`
-asks for what the backward needs: the activated gates and, unless h is the cells itself, the cells. What was not asked
-for comes back empty. `zoneout` with a `seed` is a random mask, which the kept gates have in them; without a seed it is
-its expectation, f' = p + (1 - p) f and i' = (1 - p) i, and the kept gates are f and i. `c0` and `c_last` are float32 for 16-bit gates. A bias is (gates * H), or (B, gates * H).
+Tensors are contiguous and time-major. `num_gates` names the pooling: 2 f, 3 fo, 4 ifo. `keep` asks for what the
+backward needs: the activated gates and, unless h is the cells itself, the cells. What was not asked for is empty.
+`zoneout` with a `seed` is a random mask, which the kept gates have in them; without a seed it is its expectation,
+f' = p + (1 - p) f and i' = (1 - p) i, and the kept gates are f and i. `c0` and `c_last` are float32 for 16-bit gates. A
+bias is (gates * H), or (B, gates * H).
 """
 
 from typing import Any
@@ -32,8 +33,8 @@ SCHEMAS = {
     " float zoneout, int num_gates, int look_ahead, bool reverse, bool keep)"
     " -> (Tensor h, Tensor c_last, Tensor c, Tensor activated)",
     "layer_backward": "(Tensor? grad_h, Tensor? grad_c_last, Tensor? grad_c, Tensor? grad_activated, Tensor x,"
-    " Tensor weight, Tensor? context, Tensor activated, Tensor c, Tensor? c0, Tensor? lengths, float zoneout, int num_gates,"
-    " int look_ahead, bool reverse, SymInt bias_rows, bool need_x)"
+    " Tensor weight, Tensor? context, Tensor activated, Tensor c, Tensor? c0, Tensor? lengths, float zoneout,"
+    " int num_gates, int look_ahead, bool reverse, SymInt bias_rows, bool need_x)"
     " -> (Tensor grad_x, Tensor grad_weight, Tensor grad_bias, Tensor grad_context, Tensor grad_c0)",
     "stack": "(Tensor x, Tensor[] weights, Tensor[] biases, Tensor? state, float zoneout, int num_gates, bool dense)"
     " -> (Tensor output, Tensor h_n, Tensor c_n)",

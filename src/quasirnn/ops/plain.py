@@ -70,9 +70,7 @@ def adjoint(
     return D, a[first] * D[first]
 
 
-def recurrence(
-    a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, reverse: bool
-) -> tuple[Tensor, Tensor]:
+def recurrence(a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
     padding = padding_of(a, lengths)
     aw, bw = without(wide(a), padding), without(wide(b), padding)
     h, last = reference.linear_recurrence(aw, bw, h0, reverse=reverse, lengths=lengths)
@@ -148,9 +146,7 @@ def pool_backward(
     grad_c = without(_or_zeros(grad_c, cw), padding)
     direct = without(_or_zeros(grad_activated, wide(activated)), padding).chunk(num_gates, dim=-1)
     direct_c = grad_c + (grad_h if num_gates == 2 else grad_h * others[0])
-    D, grad_first = adjoint(
-        reference.linear_recurrence, f, direct_c, _or_zeros(grad_c_last, cw[0]), reverse, lengths
-    )
+    D, grad_first = adjoint(reference.linear_recurrence, f, direct_c, _or_zeros(grad_c_last, cw[0]), reverse, lengths)
     before = step_before(cw, _or_zeros(c0, cw[0]), reverse, lengths)
     d_z, d_f = (D * others[1], D * before) if num_gates == 4 else (D * (1 - f), D * (before - z))
     # The expectation of zoneout scales what reaches f and i.

@@ -278,7 +278,7 @@ def _pool_backward(
             d_z, d_f = (1.0 - p) * d_c * i, d_c * c_before
         else:
             d_z, d_f = d_c * (1.0 - f), d_c * (c_before - z)
-        # A channel that the mask zoned out was kept with f = 1 (and i = 0), so these products are zero and no mask is needed.
+        # A channel that the mask zoned out was kept with f = 1 (and i = 0), so these products are zero.
         d_z = (d_z + _load(grad_activated, gate, inside, dtype)) * (1.0 - z * z)
         d_f = ((1.0 - p) * d_f + _load(grad_activated, gate + H, inside, dtype)) * (kept_f * (1.0 - kept_f))
         tl.store(grad_gates + gate, d_z, inside)
@@ -492,9 +492,7 @@ def pool_backward(
     return grad_gates, (grad_bias if bias_rows == B else grad_bias.sum(dim=0, keepdim=True)).to(dtype), grad_c0
 
 
-def recurrence(
-    a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, reverse: bool
-) -> tuple[Tensor, Tensor]:
+def recurrence(a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
     T, B, H = a.shape
     state = state_type(a.dtype)
     _check(a, a.dtype, (T, B, H), a=a, b=b)
