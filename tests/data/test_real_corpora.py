@@ -1,4 +1,4 @@
-"""The corpora themselves, where they are: QUASIRNN_DATA names the folder that holds ptb/, imdb/, multi30k-de-en/, ..."""
+"""The corpora themselves, where they are: QUASIRNN_DATA names the folder that holds ptb/, imdb/, multi30k-de-en/ ..."""
 
 import os
 from collections import Counter
