@@ -88,6 +88,8 @@ class TranslationSettings(TaskSettings):
         yield from super().problems()
         if self.source == self.target:
             yield f"target: must be another language than source={self.source}"
+        if self.max_vocabulary is not None and self.max_vocabulary <= len(SPECIALS):
+            yield f"max_vocabulary: must be at least {len(SPECIALS) + 1}, got {self.max_vocabulary}"
 
 
 DEMO = Preset(
