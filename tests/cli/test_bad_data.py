@@ -88,7 +88,7 @@ PAIRS = {
     "other languages": (
         PAIRED,
         ["source=fr", "target=en"],
-        "data has no pairs under a known name; it holds train.de, train.en. Other ",
+        "data has no pairs under a known name; it holds train.de, train.en.",
     ),
     "the same language": (PAIRED, ["source=en"], "target: must be another language than source=en"),
     "no training part": (
@@ -102,7 +102,7 @@ PAIRS = {
     "other numbers of lines": (
         PARTS | {"train.de": b"c\nd\n", "train.en": b"do\n"},
         [],
-        "data/train.de has 2 lines of text and data/train.en has 1; both must have equally many, as each belongs to the ",
+        "data/train.de has 2 lines of text and data/train.en has 1; both must have equally many",
     ),
     "empty": (PARTS | {"train.de": b"", "train.en": b""}, [], "data/train.de:1: no pairs in it. Was it "),
     "empty sides": (
