@@ -150,7 +150,7 @@ PAPER = Preset(
         "pooling": "paper 3.2: a gated QRNN, eq. 4",
         "zoneout": "paper 3.2: 0.1 on the forget gates, not rescaled",
         "dropout": "paper table 2: 0.5 on embeddings and between layers",
-        "output_dropout": "ours: between layers includes the one before the softmax, as Zaremba et al. do (docs/decisions)",
+        "output_dropout": "ours: before the softmax as well, as Zaremba et al. have it (docs/decisions)",
         "embedding_size": "ours: hidden_size, which gives the paper's 18M parameters",
         "tied": "ours: untied, which gives the paper's 18M parameters",
         "word_scale": "ours: not said",

@@ -231,7 +231,7 @@ class Scores:
 def score(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Scores:
     """All figures at once; `lowercase` compares without regard to case."""
     try:
-        from sacrebleu.metrics import BLEU, CHRF
+        from sacrebleu.metrics import BLEU, CHRF  # type: ignore[attr-defined]
     except ImportError:
         raise MissingPackageError("BLEU needs sacrebleu: pip install 'quasirnn[translate]'") from None
     bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
