@@ -10,7 +10,7 @@ from tasks.tiny import SENTIMENT, TASKS
 
 # Files, more KEYs and the message; no files: there is no folder.
 TEXT = {
-    "nowhere": (None, "No such file or directory: 'data'"),
+    "nowhere": (None, "--data data: not found."),
     "no text": ({}, "data has no train.txt or other known layout; it holds no .txt file; expected train.txt"),
     "which": ({"a.txt": b"a\n", "b.txt": b"b\n"}, "it holds a.txt, b.txt; say which is which: train=STEM"),
     "archive": ({"texts.zip": b"PK"}, "it holds texts.zip, to be unpacked first"),
@@ -31,15 +31,15 @@ TEXT = {
 
 LABELLED = b"good\tgreat film\nbad\tdull film\n" * 3
 LABELS = {
-    "nowhere": (None, "No such file or directory: 'data'"),
-    "nothing": ({}, "data has no labelled texts under a known name; it holds no .tsv, .csv, .jsonl file"),
+    "nowhere": (None, "--data data: not found."),
+    "nothing": ({}, "data has no texts under a known name; it holds no .tsv, .csv, .jsonl file"),
     "which": ({"a.tsv": LABELLED, "b.tsv": LABELLED}, "it holds a.tsv, b.tsv; say which is which: train=STEM"),
-    "twice": ({"train.tsv": LABELLED, "train.csv": b""}, "data holds train.tsv, train.csv; say which it is"),
-    "empty": ({"train.tsv": b""}, "data/train.tsv:1: no labelled text in it. Was it copied whole?"),
-    "blank": ({"train.jsonl": b"\n \n"}, "data/train.jsonl:1: no labelled text in it."),
-    "no label": ({"train.tsv": LABELLED + b"\tgreat\n"}, "data/train.tsv:7: the label is missing"),
+    "twice": ({"train.tsv": LABELLED, "train.csv": b""}, "data holds train.csv, train.tsv; say which it is"),
+    "empty": ({"train.tsv": b""}, "data/train.tsv:1: no texts in it. Was it copied whole?"),
+    "blank": ({"train.jsonl": b"\n \n"}, "data/train.jsonl:1: no texts in it."),
+    "no label": ({"train.tsv": LABELLED + b"\tgreat\n"}, "data/train.tsv:7: the label is empty."),
     "no label in JSON": ({"train.jsonl": b'{"text": "great"}\n'}, "data/train.jsonl:1: the label is missing"),
-    "no label in CSV": ({"train.csv": b"text,label\ngreat,\n"}, "data/train.csv:2: the label is missing"),
+    "no label in CSV": ({"train.csv": b"text,label\ngreat,\n"}, "data/train.csv:2: the label is empty."),
     "no columns": (
         {"train.tsv": LABELLED + b"great film\n"},
         "data/train.tsv:7: expected 2 columns, label and text, got 1",
@@ -73,34 +73,38 @@ LABELS = {
 PAIRED = {"train.de": b"c\nd\ne\n", "train.en": "do\nré\nmi\n".encode()}
 PARTS = {"valid.de": b"c d\n", "valid.en": b"do r\n", "test.de": b"c e\n", "test.en": b"do mi\n"}
 PAIRS = {
-    "nowhere": (None, [], "No such file or directory: 'data'"),
+    "nowhere": (None, [], "--data data: not found."),
     "nothing": (
         {},
         [],
-        "data has no pairs of de and en, such as train.de and train.en, or train.tsv; it holds no file",
+        "data has no pairs under a known name; it holds no .tsv, .csv, .jsonl file; expected train.de and train.en, or",
     ),
     "one language": (
         {"train.de": b"c\n"},
         [],
-        "data has no pairs of de and en, such as train.de and train.en, or train.tsv; it holds train.de. Other "
-        "languages: source=LANGUAGE target=LANGUAGE",
+        "data has no pairs under a known name; it holds train.de. Other languages: source=LANGUAGE target=LANGUAGE; "
+        "expected train.de and train.en, or train.tsv",
     ),
-    "other languages": (PAIRED, ["source=fr", "target=en"], "data has no pairs of fr and en, such as train.fr and "),
+    "other languages": (
+        PAIRED,
+        ["source=fr", "target=en"],
+        "data has no pairs under a known name; it holds train.de, train.en.",
+    ),
     "the same language": (PAIRED, ["source=en"], "target: must be another language than source=en"),
     "no training part": (
         {"test.de": b"c\n", "test.en": b"do\n"},
         [],
         "data has no training part; it holds test; say which is which: train=STEM valid=STEM test=STEM",
     ),
-    "no such stem": (PAIRED, ["train=big"], "train=big: data has no files of that name; it holds train"),
+    "no such stem": (PAIRED, ["train=big"], "train=big: data has no file of that name; it holds train"),
     "twice": (PAIRED | {"train.tsv": b"c\tdo\n"}, [], "data holds train, train.tsv; say which it is: train=train or "),
-    "archive": ({"corpus.tgz": b""}, [], "data has no pairs of de and en"),
+    "archive": ({"corpus.tgz": b""}, [], "it holds corpus.tgz, to be unpacked first"),
     "other numbers of lines": (
         PARTS | {"train.de": b"c\nd\n", "train.en": b"do\n"},
         [],
-        "data/train.de has 2 lines of text and data/train.en has 1; both must have as many, as each translates the ",
+        "data/train.de has 2 lines of text and data/train.en has 1; both must have equally many",
     ),
-    "empty": (PARTS | {"train.de": b"", "train.en": b""}, [], "data/train.de:1: no pair of sentences in it. Was it "),
+    "empty": (PARTS | {"train.de": b"", "train.en": b""}, [], "data/train.de:1: no pairs in it. Was it "),
     "empty sides": (
         PARTS | {"train.de": b"c\n\n", "train.en": b"\ndo\n"},
         [],
@@ -119,7 +123,7 @@ PAIRS = {
     "too few": (
         {"train.de": b"c\nd\n", "train.en": b"do\nr\n"},
         [],
-        "data: 2 pairs are too few to hold valid and test out. Give files of their own, or say which they are: ",
+        "data: 2 pairs, 2 of them different, are too few to hold valid and test out. Give files of their own",
     ),
     "NUL": (PAIRED | {"train.de": b"c\nd\0\ne\n"}, [], "data/train.de:2: byte 2 of the line is NUL."),
     "not UTF-8": (

@@ -1,5 +1,6 @@
 """`quasirnn demo`: every task with both cells, one table for all, and nothing half-written."""
 
+import dataclasses
 import shlex
 import signal
 from datetime import datetime
@@ -9,19 +10,23 @@ import pytest
 
 from cli.command import here
 from quasirnn.cli import demo as command
-from quasirnn.cli.demo import TASKS, equal_time_note, print_examples, print_table, share_of_steps, usual_minutes
+from quasirnn.cli.demo import default_minutes, equal_time_note, print_examples, print_table, share_of_steps
 from quasirnn.data import number_words, reviews, topics
-from quasirnn.tasks import demo, sentiment_demo
-from quasirnn.tasks.demo import Again, Part, Row, steps_in_equal_time
+from quasirnn.tasks import demo, sentiment
+from quasirnn.tasks.demo import Again, Part, Row, Shown, steps_in_equal_time
+from quasirnn.tasks.registry import find_task
 from quasirnn.tasks.sentiment import TASK as SENTIMENT
 from quasirnn.tasks.sentiment import Classification, WordRead
+
+TASKS = ("sentiment", "language-model", "translation")
 
 
 @pytest.fixture
 def quick(monkeypatch, tmp_path):
     """Small corpora. Bags of words take seconds to fit; what they come to is seen in `test_bag_of_words`."""
-    monkeypatch.setattr(sentiment_demo, "bags", lambda tick: [Row("bag of words", 7, 61.0)])
-    monkeypatch.setattr(sentiment_demo, "CANDIDATES", 5)
+    own = dataclasses.replace(SENTIMENT.demo, baselines=lambda tick: [Row("bag of words", 7, 61.0)])
+    monkeypatch.setattr(type(SENTIMENT), "demo", own)
+    monkeypatch.setattr(sentiment, "CANDIDATES", 5)
     monkeypatch.setattr(reviews, "SIZES", {"train": 300, "valid": 20, "test": 30})
     whole = topics.load()
     small = topics.Topics(whole.train[:20_000], whole.valid[:2000], whole.test[:2000])
@@ -102,7 +107,7 @@ def test_interrupted_it_leaves_nothing(quick, monkeypatch, interruption):
             signal.raise_signal(interruption)
         raise interruption
 
-    monkeypatch.setattr(sentiment_demo, "telling_review", interrupted)
+    monkeypatch.setattr(sentiment, "telling_review", interrupted)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     result = here("demo", "--task", "sentiment", "--minutes", "0.01", "--no-lstm", "--out", "half")
     assert (result.code, result.stdout) == (1, "")
@@ -152,8 +157,9 @@ def test_a_signal_in_a_training_ends_the_demo(quick, monkeypatch):
 
 
 def test_minutes_are_for_all_that_is_asked_for():
-    for tasks, with_lstm in ((list(TASKS), True), (["translation"], True), (["sentiment"], False)):
-        training, rest = usual_minutes(tasks, with_lstm)
+    for names, with_lstm in ((TASKS, True), (["translation"], True), (["sentiment"], False)):
+        tasks = [find_task(name) for name in names]
+        training, rest = default_minutes(tasks, with_lstm)
         assert share_of_steps(training + rest, tasks, with_lstm) == pytest.approx(1)
         assert share_of_steps(3 * training + rest, tasks, with_lstm) == pytest.approx(3)
         # Tests and pictures alone take longer than this.
@@ -169,7 +175,7 @@ def test_steps_follow_the_minutes_and_epochs_have_room_for_them(quick, monkeypat
         raise demo.Interrupted
 
     monkeypatch.setattr(demo, "train", noted)
-    training, rest = usual_minutes(["sentiment"], True)
+    training, rest = default_minutes([SENTIMENT], True)
     arguments = ("--task", "sentiment", "--minutes", times * training + rest, "--out", "new")
     assert here("demo", *arguments).code == 1
     assert int(asked["max_steps"]) == pytest.approx(1200 * times, abs=1)
@@ -199,7 +205,9 @@ def part(task="sentiment", again=None, example="first\n\nsecond", equal_time=91.
         Row("LSTM", 1100, 97.0, equal_time, speed=2000.0, ratio=1.0, minutes=0.75),
     ]
     rows = rows[:2] if equal_time is None else rows
-    return Part(task, "% right", "of all", "texts", 1200, rows, "It says:", example, [], f"{task}-qrnn", again)
+    shown = Shown("It says:", example)
+    named = SimpleNamespace(name=task, unit="texts")
+    return Part(named, SENTIMENT.demo, 1200, rows, shown, f"{task}-qrnn", again)
 
 
 def test_one_table_has_both_readings_and_the_speeds_side_by_side(capsys):
@@ -236,7 +244,7 @@ def test_a_review_has_its_probability_below_each_word():
     model = SimpleNamespace(
         words=lambda text: [read("a", 0.5), read("dull", 0.071), read("film", 0.04), read("?", 0.996)]
     )
-    assert sentiment_demo.word_by_word(model, "", "pos", width=12).split("\n") == [
+    assert sentiment.word_by_word(model, "", "pos", width=12).split("\n") == [
         "a  dull film",
         "50 7    4",
         "",

@@ -55,11 +55,19 @@ def test_before_the_first_validation_there_is_training(tmp_path, drawn):
 
 
 def test_several_runs_have_what_all_of_them_have(tmp_path, drawn):
-    runs = [recorded(tmp_path / "lm", LANGUAGE_MODEL), recorded(tmp_path / "sentiment", SENTIMENT, "sentiment")]
-    assert draw_curves(runs, tmp_path / "a.png") == "loss"
-    other = recorded(tmp_path / "other", [START, validated(10, chrf=40.0)], "translation")
+    run = recorded(tmp_path / "lm", LANGUAGE_MODEL)
+    without = [START, validated(10, loss=5.5), validated(20, loss=5.0)]
+    assert draw_curves([run, recorded(tmp_path / "loss", without)], tmp_path / "a.png") == "loss"
+    other = recorded(tmp_path / "other", [START, validated(10, chrf=40.0)])
     with pytest.raises(RunError, match=r"no figure in common: .*lm has bits, loss, perplexity; .*other has chrf\."):
-        draw_curves([runs[0], other], tmp_path / "a.png")
+        draw_curves([run, other], tmp_path / "a.png")
+
+
+def test_runs_of_different_tasks_are_refused(tmp_path, drawn):
+    runs = [recorded(tmp_path / "lm", LANGUAGE_MODEL), recorded(tmp_path / "sentiment", SENTIMENT, "sentiment")]
+    with pytest.raises(RunError, match="the runs are of different tasks, language-model and sentiment: draw them one"):
+        draw_curves(runs, tmp_path / "a.png")
+    assert drawn == []
 
 
 def test_runs_of_one_name_are_told_apart(tmp_path, drawn):

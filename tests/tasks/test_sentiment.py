@@ -112,7 +112,8 @@ def test_validation_that_is_held_out_has_the_shares_of_the_classes_and_follows_t
     assert by_class["valid"] == {"bad": 3, "fair": 3, "good": 6}
     assert sum(map(Counter, by_class.values()), Counter()) == {"bad": 32, "fair": 32, "good": 64}
     assert prepared.notes[0] == (
-        f"{tmp_path.name}: no file for valid, so held out of train (12 of 128 texts, the same share of every label, seed 1)"
+        f"{tmp_path.name}: no file for valid, so held out of train (12 of 128 texts, the same share of every label, "
+        "seed 1)"
     )
     other = prepare(tmp_path, "seed=2")
     assert other.corpus["sha256"] != prepared.corpus["sha256"] == prepare(tmp_path).corpus["sha256"]

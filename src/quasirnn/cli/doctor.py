@@ -38,8 +38,9 @@ def examine() -> dict[str, Any]:
     import torch
 
     from quasirnn.benchmarks.correctness import check_pooling
-    from quasirnn.benchmarks.machine import cpu_name, usable_cores
+    from quasirnn.benchmarks.machine import usable_cores
     from quasirnn.ops import backends
+    from quasirnn.tasks.environment import cpu_name
 
     packages = ["quasirnn", "torch", "numpy", "triton"]
     checks = {device: check_pooling(device=device) for device in ["cpu", "cuda"][: 1 + torch.cuda.is_available()]}

@@ -35,8 +35,9 @@ def evaluate(
     """Evaluate a trained model on text it has not seen.
 
     A language model reads the split as one stream, every token with all tokens before it as context, and reports the
-    perplexity over all of them but the first. A classifier reports its accuracy, its loss, and which class was predicted
-    for which; a translator BLEU and chrF as sacrebleu has them, and how many translations are right to the letter.
+    perplexity over all of them but the first. A classifier reports its accuracy, its loss, and which class was
+    predicted for which; a translator BLEU and chrF as sacrebleu has them, and how many translations are right
+    to the letter.
     """
     with user_errors():
         from quasirnn.tasks.console import closing_pipe, progress_of

@@ -1,4 +1,4 @@
-"""`quasirnn plot`: pictures of runs and of what models do. Learning curves are for all tasks, the rest is the tasks' own."""
+"""`quasirnn plot`: pictures of runs and of what models do. Learning curves are for all tasks, the rest is theirs."""
 
 import math
 from pathlib import Path

@@ -78,7 +78,7 @@ class Live(Lines):
 
 
 @contextmanager
-def display(unit: str) -> Iterator[Lines]:
+def display(unit: str) -> Iterator[Any]:
     """An observer for the engine; `unit` is what its items are, such as "tokens"."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn

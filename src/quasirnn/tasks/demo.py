@@ -1,7 +1,7 @@
 """The demo: each task trained on its built-in corpus with the QRNN and with the equal LSTM, then tested and shown.
 
-What a task shows is its `Demo`; here is what they share. All runs are ordinary ones of the preset `demo`, and stay in the
-demo's folder to be used.
+What a task shows is its `Demo`; here is what they share. All runs are ordinary ones of the preset `demo`, and stay in
+the demo's folder to be used.
 
 The cells are compared twice. After equal steps: both make the preset's. After equal time: the slower cell is trained
 once more, from the start, with as many steps as it makes while the faster one makes all of its own:

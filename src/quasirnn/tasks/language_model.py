@@ -1,4 +1,4 @@
-"""Language model: the next token of running text (paper, section 3.2). Data, settings, training, use, commands, demo."""
+"""Language model: the next token of running text (paper, section 3.2). Data, settings, training, use, commands."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ PAPER = Preset(
         "pooling": "paper 3.2: a gated QRNN, eq. 4",
         "zoneout": "paper 3.2: 0.1 on the forget gates, not rescaled",
         "dropout": "paper table 2: 0.5 on embeddings and between layers",
-        "output_dropout": "ours: between layers includes the one before the softmax, as in Zaremba et al. (docs/decisions)",
+        "output_dropout": "ours: before the softmax as well, as Zaremba et al. have it (docs/decisions)",
         "embedding_size": "ours: hidden_size, which gives the paper's 18M parameters",
         "tied": "ours: untied, which gives the paper's 18M parameters",
         "word_scale": "ours: not said",
@@ -212,8 +212,8 @@ def loss_per_token(
 
     Args:
         ids: (N,).
-        streams, context: more than one stream is faster for an LSTM; each then has only `context` tokens from before its
-            own part.
+        streams, context: more than one stream is faster for an LSTM; each then has only `context` tokens from before
+            its own part.
     """
     device = next(model.parameters()).device
     # Short texts do not fill many streams.
@@ -235,7 +235,7 @@ def perplexity(nats: float) -> float:
 class LanguageModelTask(Task[LanguageModelSettings]):
     name = NAME
     settings = LanguageModelSettings
-    presets = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
+    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
     model = LanguageModel
     unit = "tokens"
     best_by = "perplexity"
@@ -392,11 +392,11 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
     kinds = ("word", "character")
     model: LanguageModel
 
-    def generate(self, prompt: str = "", length: int = 100, **how: float | int | None) -> str:
+    def generate(self, prompt: str = "", length: int = 100, **how: Any) -> str:
         """The prompt and `length` more tokens. `how`: temperature, top_k, top_p, seed, as of `Sampler`."""
         return prompt + "".join(self.stream(prompt, length, **how))
 
-    def stream(self, prompt: str = "", length: int | None = 100, **how: float | int | None) -> Iterator[str]:
+    def stream(self, prompt: str = "", length: int | None = 100, **how: Any) -> Iterator[str]:
         """The continuation piece by piece as it is sampled, in constant memory; without end if `length` is None.
 
         An empty prompt is the start of a line.

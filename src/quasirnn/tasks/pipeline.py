@@ -14,7 +14,7 @@ import torch
 
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import RunError, UserError
-from quasirnn.tasks.run_folder import REMEDY, Run, open_run
+from quasirnn.tasks.run_folder import REMEDY, Run, Training, open_run
 from quasirnn.tasks.settings import TaskSettings
 from quasirnn.tasks.task import Dataset, silent
 from quasirnn.training.learner import Tick
@@ -59,7 +59,7 @@ class Pipeline(Generic[S]):
 
     def __init__(self, task: Task[S], run: Run, device: str | torch.device = "cpu") -> None:
         self.definition, self.run = task, run
-        self.training = run.read_training(task.settings)
+        self.training: Training[Any] = run.read_training(task.settings)
         self.vocabulary: Vocabulary = run.read_vocabulary()
         self._check_vocabulary()
         self.model: Any = run.load_model(task.model, self.vocabulary).to(device)
@@ -72,7 +72,8 @@ class Pipeline(Generic[S]):
 
     @property
     def settings(self) -> S:
-        return self.training.settings
+        settings: S = self.training.settings
+        return settings
 
     def evaluate(self, split: str = "test", data: list[str] | None = None, tick: Tick = silent) -> Evaluation:
         """Figures on a split: train, valid, test, or the stem of a file.

@@ -1,7 +1,8 @@
 """The tasks by name: those of the package, those of installed packages, and those of files that the user names.
 
-A package adds its task with an entry point of the group `quasirnn.tasks`; a file without installing it by the environment
-variable QUASIRNN_TASKS, a list of paths with colons between. Nothing in a run folder or a model file is ever imported.
+A package adds its task with an entry point of the group `quasirnn.tasks`; a file without installing it by the
+environment variable QUASIRNN_TASKS, a list of paths with colons between. Nothing in a run folder or a
+model file is ever imported.
 """
 
 from __future__ import annotations

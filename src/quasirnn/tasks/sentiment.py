@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from quasirnn.data import reviews, word_vectors
 from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
-from quasirnn.data.corpus import Columns, Corpus, Part, built_in
+from quasirnn.data.corpus import Columns, Corpus, Part, built_in, read_corpus
 from quasirnn.data.review_tokens import is_blank
 from quasirnn.data.tokens import UNKNOWN_WORD
 from quasirnn.data.vocabulary import Vocabulary
@@ -240,7 +240,7 @@ def evaluate_texts(
 class SentimentTask(Task[SentimentSettings]):
     name = NAME
     settings = SentimentSettings
-    presets = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
+    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
     model = SequenceClassifier
     unit = "texts"
     best_by = "accuracy"
@@ -330,7 +330,9 @@ class SentimentTask(Task[SentimentSettings]):
                 f"folder of the texts"
             )
         ids = vocabulary.encode_all(part["text"])
-        unknown_ids = sum(int((each == vocabulary.special("unknown")).sum()) for each in ids)
+        number = vocabulary.special("unknown")
+        assert number is not None
+        unknown_ids = sum(int((each == number).sum()) for each in ids)
         counts = {
             "texts": len(part),
             "by_class": dict(Counter(part["label"])),
@@ -427,7 +429,8 @@ def _check_labels(train: Part) -> None:
     where = train.files[0]
     if different == 1:
         raise DataError(
-            f"{where}: all {texts:,} texts have the label {train['label'][0]!r:.60}; a classifier needs two classes or more"
+            f"{where}: all {texts:,} texts have the label {train['label'][0]!r:.60}; a classifier needs two classes or "
+            "more"
         )
     if different > max(MANY_CLASSES, texts / 2):
         raise DataError(
@@ -738,7 +741,8 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         expected = self.model.config["num_classes"]
         if len(classes) != expected or len(set(classes)) != expected:
             raise RunError(
-                f"{file}: must name {expected} different classes, as the model has, got {shown(list(classes))}. {REMEDY}"
+                f"{file}: must name {expected} different classes, as the model has, got {shown(list(classes))}. "
+                f"{REMEDY}"
             )
         return classes
 

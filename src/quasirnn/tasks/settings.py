@@ -147,7 +147,7 @@ class TaskSettings(Schema):
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
     def problems(self) -> Iterator[str]:
-        """What no bound of one key can say, "key: ..." each. A task adds its own after `yield from super().problems()`."""
+        """What no bound of one key can say, "key: ..." each. A task adds its own to those of `super().problems()`."""
         for name, info in type(self).model_fields.items():
             value, cells = getattr(self, name), _extra(info)["cells"]
             if len(cells) < len(CELLS) and (value is None) == (self.cell in cells):

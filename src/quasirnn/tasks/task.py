@@ -245,7 +245,7 @@ class TaskLearner:
 
     def __init__(self, prepared: Prepared, batches: Batches, run: Run, device: torch.device) -> None:
         self.task, self.settings, self.data = prepared.task, prepared.settings, prepared.data
-        self.model = prepared.model
+        self.model: nn.Module = prepared.model
         self.best_by, self.higher_is_better = self.task.best_by, self.task.higher_is_better
         self.steps_per_epoch = len(batches)
         self.run, self.device, self._batches = run, device, batches

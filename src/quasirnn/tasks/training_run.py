@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -24,7 +24,7 @@ from quasirnn.training.plan import Outcome, Plan
 from quasirnn.training.progress import Observer
 from quasirnn.training.world import World
 
-PRECISIONS = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
+PRECISIONS: dict[str, Literal["no", "bf16", "fp16"]] = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
-"""Translation: a text in another language, character by character (paper, sections 2.1 and 3.3). Data, settings, training,
-use, commands, endpoints, demo."""
+"""Translation: a text in another language, character by character (paper, sections 2.1 and 3.3).
+
+Data, settings, training, use, commands, endpoints, demo.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, tee
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -88,6 +90,8 @@ class TranslationSettings(TaskSettings):
         yield from super().problems()
         if self.source == self.target:
             yield f"target: must be another language than source={self.source}"
+        if self.max_vocabulary is not None and self.max_vocabulary <= len(SPECIALS):
+            yield f"max_vocabulary: must be at least {len(SPECIALS) + 1}, got {self.max_vocabulary}"
 
 
 DEMO = Preset(
@@ -227,7 +231,7 @@ class Scores:
 def score(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Scores:
     """All figures at once; `lowercase` compares without regard to case."""
     try:
-        from sacrebleu.metrics import BLEU, CHRF
+        from sacrebleu.metrics import BLEU, CHRF  # type: ignore[attr-defined]
     except ImportError:
         raise MissingPackageError("BLEU needs sacrebleu: pip install 'quasirnn[translate]'") from None
     bleu, chrf = BLEU(lowercase=lowercase), CHRF(lowercase=lowercase)
@@ -245,7 +249,7 @@ def score(translations: Sequence[str], references: Sequence[str], lowercase: boo
 class TranslationTask(Task[TranslationSettings]):
     name = NAME
     settings = TranslationSettings
-    presets = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
+    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
     model = Translator
     unit = "characters"
     best_by = "loss"
@@ -320,6 +324,7 @@ class TranslationTask(Task[TranslationSettings]):
     ) -> tuple[Pairs, dict[str, Any]]:
         sides = {name: vocabulary.encode_all(part[name]) for name in ("source", "target")}
         unknown = vocabulary.special("unknown")
+        assert unknown is not None
         count = sum(int((torch.cat(ids) == unknown).sum()) for ids in sides.values())
         summary = {
             "pairs": len(part),
@@ -335,7 +340,7 @@ class TranslationTask(Task[TranslationSettings]):
             # Before training, not after its first epoch: says so if sacrebleu is missing.
             score(["a"], ["a"])
         torch.manual_seed(settings.seed)
-        special = {role: data.vocabulary.special(role) for role in ("padding", "start", "end")}
+        special: dict[str, Any] = {role: data.vocabulary.special(role) for role in ("padding", "start", "end")}
         return Translator(
             len(data.vocabulary),
             hidden_size=settings.hidden_size,
