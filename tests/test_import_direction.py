@@ -24,6 +24,9 @@ MAY_IMPORT = {
     "cli": {"serving", "benchmarks", "tasks", "plots", "models", "data", "training", "nn", "ops"},
 }
 
+# Files that everyone may import.
+BASE = {"errors", "files", "schema"}
+
 
 def imports(file: Path, nodes: Iterator[ast.AST] | None = None) -> Iterator[tuple[int, str]]:
     """Line and absolute dotted name of everything a file imports; `from a import b` gives a.b."""
@@ -59,13 +62,15 @@ def folder_of(file: Path) -> str:
 
 
 def folder_named(dotted: str) -> str | None:
-    """The folder that an import leads to, or None if it leaves the package."""
+    """The folder that an import leads to, or None if it leaves the package or leads to its base."""
     parts = dotted.split(".")
-    if parts[0] != "quasirnn":
+    if parts[0] != "quasirnn" or parts[1:2] in (["errors"], ["files"], ["schema"]):
         return None
     target = parts[1] if len(parts) > 1 else ""
     if target == "_kernels":
         return "ops"
+    if target in BASE:
+        return None
     return target if target in MAY_IMPORT else "nn"
 
 

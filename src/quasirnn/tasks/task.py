@@ -134,8 +134,21 @@ class Task(ABC, Generic[S]):
         if not data:
             return self.built_in(settings, splits)
         return read_corpus(
-            data, self.columns(settings), splits=splits, stems=settings.stems if own else {}, seed=settings.seed
+            data,
+            self.columns(settings),
+            splits=splits,
+            stems=settings.stems if own else {},
+            seed=settings.seed,
+            check=lambda split, values, place: self.check_row(settings, values, place, saved),
         )
+
+    def check_row(self, settings: S, values: tuple[str, ...], place: str, saved: Mapping[str, Any]) -> None:
+        """Raise `TextError`, beginning with `place` (FILE:LINE), for a row that cannot be used.
+
+        Args:
+            values: in the order of `columns`.
+            saved: the corpus entry of a trained model's training.json; empty before training.
+        """
 
     def dataset(
         self,
@@ -190,7 +203,7 @@ class Task(ABC, Generic[S]):
 
 def note_unknown(split: str, summary: dict[str, Any], vocabulary: Vocabulary, notes: list[str]) -> None:
     """A line on the tokens of a split that the vocabulary does not have, which `encode` leaves under "outside"."""
-    outside, tokens = summary.pop("outside", 0), summary.get("tokens", 0)
+    outside, tokens = summary.pop("outside", 0), summary.get("tokens") or sum(summary.get("characters", ()))
     if outside and split != "train":
         share = f" of {tokens:,} tokens ({outside / tokens:.1%})" if tokens else " tokens"
         unknown = vocabulary.specials["unknown"]
