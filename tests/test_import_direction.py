@@ -33,6 +33,9 @@ GENERIC = ("benchmarks", "cli", "plots", "serving", "training")
 TASK_MODULES = tuple(module.rpartition(".")[2] for module in registry.MODULES)
 TASK_NAMES = {*TASK_MODULES, *(module.replace("_", "-") for module in TASK_MODULES)}
 
+# Files that everyone may import.
+BASE = {"errors", "files", "schema"}
+
 
 def imports(file: Path, nodes: Iterator[ast.AST] | None = None) -> Iterator[tuple[int, str]]:
     """Line and absolute dotted name of everything a file imports; `from a import b` gives a.b."""
@@ -70,7 +73,7 @@ def folder_of(file: Path) -> str:
 
 
 def folder_named(dotted: str) -> str | None:
-    """The folder that an import leads to, or None if it leaves the package."""
+    """The folder that an import leads to, "base", or None if it leaves the package."""
     parts = dotted.split(".")
     if parts[0] != "quasirnn":
         return None

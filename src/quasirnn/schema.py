@@ -70,7 +70,7 @@ def mistakes(error: ValidationError, cls: type[BaseModel]) -> list[str]:
     hints = {name: hint for name, hint in get_type_hints(cls, include_extras=True).items() if name in cls.model_fields}
     unknown: list[str] = []
     lines: dict[str, str] = {}
-    # Of a union every member has its own complaint: a bound that was passed says most, else the whole type is described.
+    # Every member of a union has its own error: a broken bound says most, otherwise the whole type is described.
     for each in sorted(error.errors(include_url=False), key=lambda each: each["type"] not in BOUNDS):
         key = str(each["loc"][0]) if each["loc"] else ""
         if each["type"] == "extra_forbidden":

@@ -5,7 +5,7 @@ from quasirnn.benchmarks import correctness
 
 
 @pytest.mark.parametrize("variant", correctness.VARIANTS, ids=str)
-def test_every_variant_that_is_timed_is_right(variant):
+def test_every_variant_that_is_timed_is_correct(variant):
     check = correctness.check_layer(*variant)
     assert check.ok, check
 
@@ -16,15 +16,15 @@ def test_double_precision_is_held_to_double_precision():
     assert check.allowed < 1e-12
 
 
-def test_a_wrong_pooling_is_found(monkeypatch):
-    right = correctness.fo_pool
-    monkeypatch.setattr(correctness, "fo_pool", lambda z, f, o, c0: right(z, 1 - f, o, c0))
-    with pytest.raises(correctness.WrongNumbers, match="not timing them"):
-        correctness.require_right()
+def test_a_wrong_pooling_is_detected(monkeypatch):
+    correct = correctness.fo_pool
+    monkeypatch.setattr(correctness, "fo_pool", lambda z, f, o, c0: correct(z, 1 - f, o, c0))
+    with pytest.raises(correctness.WrongNumbers, match="nothing is timed"):
+        correctness.require_correct()
 
 
 @pytest.mark.parametrize("wrong", ["training", "inference", "steps"])
-def test_a_layer_that_is_wrong_in_one_way_only_is_found(monkeypatch, wrong):
+def test_a_layer_that_is_wrong_in_one_mode_only_is_detected(monkeypatch, wrong):
     class Wrong(correctness.QRNN):
         def forward(self, x, state=None):
             mode = "training" if self.training else "inference" if len(x) > 1 else "steps"
@@ -35,9 +35,9 @@ def test_a_layer_that_is_wrong_in_one_way_only_is_found(monkeypatch, wrong):
     assert not correctness.check_layer().ok
 
 
-def test_a_nan_is_not_right(monkeypatch):
-    right = correctness.fo_pool
-    monkeypatch.setattr(correctness, "fo_pool", lambda z, f, o, c0: right(z * float("nan"), f, o, c0))
+def test_a_nan_is_not_correct(monkeypatch):
+    correct = correctness.fo_pool
+    monkeypatch.setattr(correctness, "fo_pool", lambda z, f, o, c0: correct(z * float("nan"), f, o, c0))
     assert not correctness.check_pooling().ok
 
 
@@ -45,5 +45,5 @@ def test_checking_leaves_the_random_numbers_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    correctness.require_right()
+    correctness.require_correct()
     assert torch.equal(torch.rand(3), expected)

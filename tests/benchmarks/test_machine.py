@@ -26,10 +26,10 @@ def test_what_others_did_meanwhile_is_told_apart_from_our_own_work(monkeypatch):
     # Ten seconds of two cores: 19 seconds of work, 15 of them ours.
     monkeypatch.setattr(machine, "_cpu_ticks", lambda: (119 * tick, 320 * tick))
     began = ((100 * tick, 300 * tick), 2.0)
-    found = machine.finished({"others_before": 0.1, "began": began})
-    assert found["others_during"] == pytest.approx(0.4)
-    assert found["busy"]
-    assert "began" not in found
+    about = machine.finished({"others_before": 0.1, "began": began})
+    assert about["others_during"] == pytest.approx(0.4)
+    assert about["busy"]
+    assert "began" not in about
     monkeypatch.setattr(machine, "_own_seconds", lambda: 20.0)
     assert not machine.finished({"others_before": 0.1, "began": began})["busy"]
     assert machine.finished({"others_before": 1.0, "began": began})["busy"]

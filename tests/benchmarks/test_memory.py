@@ -1,11 +1,9 @@
-"""Peak memory: what is made is seen, in this process and in those that measure."""
-
-import json
+"""Peak memory, in this process and in a fresh one."""
 
 import pytest
 import torch
 
-from quasirnn.benchmarks import memory
+from quasirnn.benchmarks import memory, scale, softmax, task
 from quasirnn.benchmarks.memory import MeasurementFailed, in_child, peak_during, process_peak
 
 MB = 2**20
@@ -29,19 +27,31 @@ def test_without_proc_the_system_is_asked(monkeypatch):
     assert peak.peak >= peak.before > 0
 
 
-def test_a_program_that_fails_gives_its_last_line():
-    with pytest.raises(MeasurementFailed, match=r"measuring the sea failed: .*No module named nowhere"):
-        in_child("nowhere", [], "the sea")
+def test_a_process_that_fails_is_reported_with_its_last_line():
+    with pytest.raises(MeasurementFailed, match=r"measuring the layer failed: RuntimeError: .*nowhere"):
+        in_child(scale.extra_memory, {"T": 5, "H": 4, "device": "nowhere", "seed": 1}, "the layer")
+
+
+def test_memory_that_is_returned_does_not_count_as_extra():
+    peak = memory.Peak(before=100, peak=150, method="none")
+    assert peak.beyond("bytes", [torch.zeros(2), torch.zeros(3)])["extra_bytes"] == 30
+    assert peak.beyond("bytes", [torch.zeros(99)]) == {"bytes": 396, "extra_bytes": 0, "memory_method": "none"}
+
+
+@pytest.mark.slow
+def test_memory_of_the_layer_does_not_hold_its_input():
+    sizes = in_child(scale.extra_memory, {"T": 20_000, "H": 64, "device": "cpu", "seed": 1}, "the layer")
+    assert sizes["input_bytes"] == 4 * 20_000 * 64
+    assert 0 <= sizes["extra_bytes"] < sizes["input_bytes"]
 
 
 @pytest.mark.slow
 def test_memory_of_the_softmax_grows_with_its_chunks():
     """Sizes at which everything else is small: 32 MB of logits, in all or an eighth of them at once."""
-    asked = {"rows": 800, "vocabulary": 10_000, "hidden": 8, "precision": "float32"}
-    asked |= {"threads": 1, "device": "cpu", "seed": 1}
+    sizes = {"rows": 800, "vocabulary": 10_000, "hidden": 8, "device": "cpu", "seed": 1}
 
-    def extra(numbers):
-        return in_child("quasirnn.benchmarks.softmax_memory", [json.dumps(asked | {"numbers": numbers})], "it")
+    def extra(logits):
+        return in_child(softmax.extra_memory, {**sizes, "logits": logits}, "the softmax")
 
     few, plain = extra(1_000_000), extra(None)
     assert few["extra_bytes"] < 20 * MB
@@ -51,19 +61,16 @@ def test_memory_of_the_softmax_grows_with_its_chunks():
 
 @pytest.mark.slow
 def test_memory_of_training_holds_weights_gradients_and_optimizer():
-    asked = {
-        "task": "language-model",
-        "data": [],
-        "preset": "demo",
+    overrides = ["hidden_size=512", "embedding_size=512", "batch_size=2", "length=4", "zoneout=0.1"]
+    arguments = {
+        "task_name": "language-model",
         "cell": "lstm",
-        "overrides": ["hidden_size=512", "embedding_size=512", "batch_size=2", "length=4", "zoneout=0.1"],
-        "options": {},
+        "request": {"preset": "demo", "overrides": overrides},
         "steps": 2,
         "device": "cpu",
-        "threads": 1,
     }
-    found = in_child("quasirnn.benchmarks.task_memory", [json.dumps(asked)], "it")
-    assert found["weight_bytes"] > 16 * MB
+    sizes = in_child(task.training_memory, arguments, "training")
+    assert sizes["weight_bytes"] > 16 * MB
     # AdamW: weights, gradients and two averages.
-    assert 3.9 * found["weight_bytes"] < found["training_bytes"] < 8 * found["weight_bytes"]
-    assert found["process_bytes"] > found["training_bytes"] + 100 * MB
+    assert 3.9 * sizes["weight_bytes"] < sizes["training_bytes"] < 8 * sizes["weight_bytes"]
+    assert sizes["process_bytes"] > sizes["training_bytes"] + 100 * MB

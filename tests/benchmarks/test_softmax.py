@@ -1,4 +1,4 @@
-"""The loss over a vocabulary: what is timed, that it agrees, and what is summed up."""
+"""The loss over a vocabulary: what is timed, that it agrees, and the summary."""
 
 from dataclasses import replace
 
@@ -15,39 +15,37 @@ from quasirnn.models import linear_cross_entropy as chunked
 PLAN = replace(PLANS["softmax"][1], chunks=(40, 120))
 
 
-def test_ways_go_from_a_row_to_all_rows(monkeypatch):
+def test_methods_go_from_a_row_to_all_rows(monkeypatch):
     plan = replace(softmax.FULL, rows=2100, vocabulary=10_000)
-    assert list(softmax.ways(plan).values()) == [None, *(int(n * 1e6) for n in (0.5, 1, 2, 4, 8, 16)), 21_000_000]
+    assert list(softmax.methods(plan).values()) == [None, *(int(n * 1e6) for n in (0.5, 1, 2, 4, 8, 16)), 21_000_000]
     # Less than a row would be a row, more than all rows all of them.
-    assert list(softmax.ways(replace(plan, vocabulary=1_500_000, rows=5)).values()) == [
+    assert list(softmax.methods(replace(plan, vocabulary=1_500_000, rows=5)).values()) == [
         None,
         2_000_000,
         4_000_000,
         7_500_000,
     ]
     monkeypatch.setattr(chunked, "CHUNK_NUMBERS", 3_000_000)
-    assert 3_000_000 in softmax.ways(plan).values()
-    assert softmax.default_way(plan) == "chunks of 3 million"
-    assert softmax.default_way(PLAN) == softmax.WHOLE
+    assert 3_000_000 in softmax.methods(plan).values()
+    assert softmax.default_method(plan) == "chunks of 3 million"
+    assert softmax.default_method(PLAN) == softmax.WHOLE
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_every_way_agrees_in_pieces_of_any_size(precision):
-    plan = replace(PLAN, precision=precision)
-    checks = softmax.check_ways(plan, Setting())
+def test_every_method_agrees_in_chunks_of_any_size():
+    checks = softmax.check_methods(PLAN, Setting())
     assert len(checks) == 4
     assert all(check.ok for check in checks), checks
 
 
-def test_a_way_that_is_wrong_is_not_timed(monkeypatch):
-    right = chunked.linear_cross_entropy
-    # Right for the loss, wrong for a gradient, and in chunks of one size only.
+def test_a_wrong_method_is_not_timed(monkeypatch):
+    correct = chunked.linear_cross_entropy
+    # Correct for the loss, wrong for a gradient, and in chunks of one size only.
     monkeypatch.setattr(
         chunked,
         "linear_cross_entropy",
-        lambda h, *others: right(h * (1 + 1e-4) - h.detach() * 1e-4 if chunked.CHUNK_NUMBERS == 120 else h, *others),
+        lambda h, *others: correct(h * (1 + 1e-4) - h.detach() * 1e-4 if chunked.CHUNK_NUMBERS == 120 else h, *others),
     )
-    with pytest.raises(WrongNumbers, match=r"gradient of h .chunks of 0.00012 million, float32. is off"):
+    with pytest.raises(WrongNumbers, match=r"gradient of h .chunks of 0.00012 million. is off"):
         softmax.run(PLAN, Setting())
 
 
@@ -59,7 +57,7 @@ def test_a_pass_leaves_the_default_alone_and_never_holds_more_logits_than_told(m
     )
     inputs = softmax.make_inputs(PLAN, Setting())
     monkeypatch.setattr(chunked, "CHUNK_NUMBERS", 5)
-    loss, *gradients = softmax.loss_pass(120, inputs, "float32")()
+    loss, *gradients = softmax.loss_pass(120, inputs)()
     assert chunked.CHUNK_NUMBERS == 5
     assert seen == [(10, 11), (10, 11)]
     h, weight, bias, targets = inputs
@@ -69,10 +67,10 @@ def test_a_pass_leaves_the_default_alone_and_never_holds_more_logits_than_told(m
 
 def test_the_summary_names_the_default_and_the_fastest():
     cells = [
-        {"way": "plain", "default": False, "ratio": 2.0, "extra_bytes": 9e6},
-        {"way": "chunks of 1 million", "default": False, "ratio": 1.2, "extra_bytes": 1e6},
-        {"way": "chunks of 4 million", "default": True, "ratio": 1.6, "extra_bytes": 3e6},
-        {"way": "bare products", "default": False, "ratio": 1.0},
+        {"method": "plain", "default": False, "ratio": 2.0, "extra_bytes": 9e6},
+        {"method": "chunks of 1 million", "default": False, "ratio": 1.2, "extra_bytes": 1e6},
+        {"method": "chunks of 4 million", "default": True, "ratio": 1.6, "extra_bytes": 3e6},
+        {"method": "bare products", "default": False, "ratio": 1.0},
     ]
     assert {figure.what: round(figure.value, 6) for figure in softmax.summarise(cells)} == {
         "time, default (chunks of 4 million) / bare products": 1.6,

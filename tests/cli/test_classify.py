@@ -1,16 +1,10 @@
 """`quasirnn classify`, and `evaluate` of a classifier: labels in the order of the texts, from wherever they come."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 import quasirnn as package
-from cli.command import SCRIPT, as_json, here, run_script
-from cli.texts_as_they_come import TEXTS
-from quasirnn.cli import classify
-from quasirnn.tasks import sentiment_text
+from cli.command import as_json, here
+from quasirnn.tasks import sentiment as sentiment_text
 from tasks.tiny_sentiment import labelled_rows, write_rows
 
 LINES = ["the film is dull", "", "great great", " \t", "a zebra , and the dull story"]
@@ -76,23 +70,6 @@ def test_labels_do_not_depend_on_what_is_read_together(run, monkeypatch, batch_s
         assert float(probability) == pytest.approx(float(expected[1]), abs=2e-4)
 
 
-@pytest.mark.parametrize("how", [[], ["--json"], ["--words"]], ids=["table", "json", "words"])
-def test_lines_are_printed_as_they_come(qrnn, monkeypatch, how):
-    """Of a million lines no more are read than a pool ahead of what is printed."""
-    monkeypatch.setattr(sentiment_text, "POOL", 16)
-    ahead = []
-
-    def many(arguments, file):
-        for read in range(1, 101):
-            ahead.append(read - sys.stdout.getvalue().count("film"))
-            yield "great film"
-
-    monkeypatch.setattr(classify, "texts", many)
-    assert here("classify", qrnn, "--batch-size", 8, *how).code == 0
-    assert len(ahead) == 100
-    assert max(ahead) <= 17
-
-
 def test_a_label_and_its_probability_after_each_word(run):
     result = here("classify", run, "--words", "It's a dull film", "", "great")
     assert (result.code, result.stderr) == (0, "")
@@ -112,25 +89,6 @@ def test_a_long_text_is_cut_short_in_the_table_alone(qrnn):
     assert as_json("classify", qrnn, long)["items"][0]["text"] == long
 
 
-@pytest.mark.parametrize("source", ["file", "standard input"])
-@pytest.mark.parametrize(("content", "expected"), TEXTS.values(), ids=TEXTS)
-def test_guarantee_text_as_it_comes_classify(qrnn, tmp_path, content, expected, source):
-    file = tmp_path / "text.txt"
-    file.write_bytes(content)
-    arguments, stdin, name = (["--file", file], b"", str(file)) if source == "file" else ([], content, source)
-    if isinstance(expected, list):
-        items = as_json("classify", qrnn, *arguments, stdin=stdin)["items"]
-        assert [item["text"] for item in items] == expected
-        assert all(item["label"] in ("bad", "good") for item in items)
-        assert len(rows(here("classify", qrnn, *arguments, stdin=stdin).stdout)) == len(expected)
-        return
-    for extra in ([], ["--json"], ["--words"]):
-        result = here("classify", qrnn, *arguments, *extra, stdin=stdin)
-        assert result.code == 2
-        assert result.stderr.startswith(f"quasirnn: {name}{expected}")
-        assert result.stderr.count("\n") == 1
-
-
 def test_nothing_at_all(qrnn, tmp_path):
     (tmp_path / "text.txt").touch()
     for arguments in ([], ["--file", tmp_path / "text.txt"]):
@@ -143,10 +101,6 @@ def test_nothing_at_all(qrnn, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["great", "--file", "x.txt"], "TEXT and --file: give one of them."),
-        (["--file", "x.txt"], "No such file or directory: 'x.txt'"),
-        (["--file", "."], "Is a directory: '.'"),
-        (["great \udcff"], "'great \\udcff': not valid UTF-8."),
         (["great", "--words", "--json"], "--words and --json: give one of them."),
         (["great", "--batch-size", "0"], "Invalid value for '--batch-size'"),
         (["great", "--batch-size", "many"], "Invalid value for '--batch-size'"),
@@ -230,46 +184,6 @@ def test_a_split_that_is_not_there(qrnn):
     )
 
 
-@pytest.mark.parametrize("how", [[], ["--json"], ["--words"]], ids=["table", "json", "words"])
-def test_a_reader_who_has_had_enough_ends_the_command_quietly(qrnn, tmp_path, how):
-    (tmp_path / "many.txt").write_text("the film is dull\n" * 1000)
-    reading, writing = os.pipe()
-    os.close(reading)
-    with open(writing, "w") as nobody:
-        result = here("classify", qrnn, "--file", tmp_path / "many.txt", *how, stdout=nobody)
-    assert (result.code, result.stderr) == (0, "")
-
-
-# From here on as processes of their own.
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_classify_as_a_process(qrnn):
-    """Bytes in, bytes out, through real pipes."""
-    done = run_script("classify", qrnn, "--json", stdin="the café\r\n\nthe dull film".encode())
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == here("classify", qrnn, "--json", "the café", "", "the dull film").stdout
-
-
-@pytest.mark.slow
-@pytest.mark.full
-@pytest.mark.parametrize("how", [[], ["--json"], ["--words"]], ids=["table", "json", "words"])
-def test_a_reader_who_has_had_enough_ends_the_process_quietly(qrnn, tmp_path, how):
-    (tmp_path / "many.txt").write_text("the film is dull\n" * 1_000_000)
-    with subprocess.Popen(
-        [SCRIPT, "classify", qrnn, "--file", tmp_path / "many.txt", *how],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    ) as process:
-        # Lines appear while they are classified: all of them would take minutes.
-        assert process.stdout.read(10)
-        process.stdout.close()
-        assert process.wait(300) == 0
-        assert process.stderr.read() == b""
-
-
 def test_two_classifiers_are_compared_on_the_same_texts(qrnn):
     figures = as_json("evaluate", qrnn, "--against", qrnn)
     against = figures.pop("against")
@@ -290,8 +204,8 @@ def test_two_classifiers_are_compared_on_the_same_texts(qrnn):
 def test_only_classifiers_are_compared(qrnn, tiny_runs):
     word = tiny_runs / "word"
     assert here("evaluate", word, "--against", qrnn).mistake == (
-        f"--against: only classifiers are compared; {word} is a run of language-model."
+        "--against: runs of language-model cannot be compared row by row."
     )
     assert here("evaluate", qrnn, "--against", word).mistake == (
-        f"{word}: is a run of language-model, this command needs one of sentiment."
+        f"{qrnn} and {word} do not have the same classes: nothing to compare."
     )

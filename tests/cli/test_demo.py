@@ -13,8 +13,8 @@ from quasirnn.cli.demo import TASKS, equal_time_note, print_examples, print_tabl
 from quasirnn.data import number_words, reviews, topics
 from quasirnn.tasks import demo, sentiment_demo
 from quasirnn.tasks.demo import Again, Part, Row, steps_in_equal_time
-from quasirnn.tasks.sentiment import SENTIMENT
-from quasirnn.tasks.sentiment_text import Classification, WordRead
+from quasirnn.tasks.sentiment import TASK as SENTIMENT
+from quasirnn.tasks.sentiment import Classification, WordRead
 
 
 @pytest.fixture

@@ -218,7 +218,7 @@ def test_guarantee_model_files_run_no_code_using_the_weights_of_a_malformed_clas
 
 
 def test_no_classifier_at_all(tmp_path):
-    assert told_of(tmp_path / "none").startswith(f"{tmp_path}/none: no such folder. `quasirnn train` makes runs")
+    assert told_of(tmp_path / "none").startswith(f"{tmp_path}/none: no such folder. `quasirnn train` creates runs")
     assert told_of(tmp_path).startswith(f"{tmp_path}/training.json: no such file. Is ")
 
 
@@ -322,7 +322,7 @@ BAD_CHECKPOINTS = {
         ),
         "optimizer.safetensors is not what was written (SHA-256 differs)",
     ),
-    "without state": (lambda folder: (folder / "state.json").unlink(), "state.json: No such file or directory"),
+    "without state": (lambda folder: (folder / "state.json").unlink(), "state.json: no such file"),
     "with wrong JSON": (lambda folder: (folder / "state.json").write_text('{"format": 1'), "cannot be used: "),
 }
 
@@ -358,8 +358,8 @@ def test_no_run_at_all(tmp_path, command):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     for name, message in (
-        ("none", "none: no such folder. `quasirnn train` makes runs, under runs/ if not told otherwise."),
-        ("file", "file: is a file. A run is the folder that `quasirnn train` made."),
+        ("none", "none: no such folder. `quasirnn train` creates runs, under runs/ if not told otherwise."),
+        ("file", "file: is a file. A run is the folder that `quasirnn train` created."),
         ("folder", "folder/training.json: no such file. Is "),
     ):
         if command[0] != "train":

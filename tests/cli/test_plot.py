@@ -100,7 +100,7 @@ def test_states_of_any_layer_and_gate_from_anywhere(classifier, tmp_path):
     file, out = tmp_path / "review.txt", tmp_path / "states.svg"
     file.write_text("It's a\ndull film\n")
     for arguments, stdin, expected in (
-        ([TEXT], b"", {"c of layer 2", "activation of c", "p(good)", "mean f"}),
+        ([TEXT], b"", {"c of layer 2", "activation of c", "p(good)", "mean forget"}),
         (["--file", file, "--layer", 1, "--what", "f"], b"", {"f of layer 1", "activation of f", "p(good)"}),
         (["--label", "bad", "--what", "z"], TEXT.encode(), {"z of layer 2", "activation of z", "p(bad)"}),
     ):
@@ -119,8 +119,8 @@ def test_confusion_of_any_split(tiny_sentiment, tmp_path):
         assert (result.code, result.stdout, result.stderr) == (0, "", f"Wrote {out}\n")
         found = package.load(run).evaluate(split, [str(folder) for folder in data[1:]] or None)
         written = seen.words(out)
-        assert f"{found.accuracy:.2f}% of {found.texts} right" in written
-        assert {"bad", "fair", "good", "answer", "truth"} <= set(written)
+        assert f"Accuracy {found.accuracy:.2f}% of {found.texts} examples" in written
+        assert {"bad", "fair", "good", "predicted class", "true class"} <= set(written)
         for count in {number for row in found.confusion for number in row}:
             assert str(count) in written
 
@@ -222,8 +222,8 @@ def test_attention_has_the_source_across_and_the_target_down(translators, tmp_pa
 
 def test_attention_of_a_translation_that_does_not_end(translators, tmp_path, panels, monkeypatch):
     """Then no row is that of the end mark."""
-    monkeypatch.setattr("quasirnn.tasks.translation_decoding.MOST_TIMES", 0)
-    monkeypatch.setattr("quasirnn.tasks.translation_decoding.MOST_MORE", 2)
+    monkeypatch.setattr("quasirnn.tasks.translation.MOST_TIMES", 0)
+    monkeypatch.setattr("quasirnn.tasks.translation.MOST_MORE", 2)
     assert (
         here("plot", "attention", translators / "qrnn", "c d e f", "--beam", 1, "--out", tmp_path / "a.png").code == 0
     )
@@ -248,7 +248,7 @@ def test_attention_of_a_translation_that_does_not_end(translators, tmp_path, pan
 )
 def test_attention_that_cannot_be_drawn(translators, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("quasirnn.tasks.translation_decoding.MOST_TIMES", 0)
+    monkeypatch.setattr("quasirnn.tasks.translation.MOST_TIMES", 0)
     assert message in here("plot", "attention", translators / "qrnn", *arguments).mistake
     assert not (translators / "qrnn" / "attention.png").exists()
     assert list(tmp_path.iterdir()) == []

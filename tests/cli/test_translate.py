@@ -1,18 +1,12 @@
 """`quasirnn translate`, and `evaluate` of a translator: a line for each text in its order, from wherever they come."""
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 import quasirnn as package
-from cli.command import SCRIPT, as_json, here, run_script
-from cli.texts_as_they_come import TEXTS
-from quasirnn.cli import translate
-from quasirnn.tasks import translation_decoding, translation_text
+from cli.command import as_json, here
+from quasirnn.tasks import translation as translation_decoding
+from quasirnn.tasks import translation as translation_text
 from tasks.tiny_translation import paired_rows, train_runs, write_pairs
 
 # Of very different lengths, in no order; blank ones stay where they are.
@@ -110,30 +104,6 @@ def test_beam_and_alpha(qrnn):
             )
 
 
-@pytest.mark.parametrize("how", [[], ["--json"], ["--n-best", "2"]], ids=["lines", "json", "n-best"])
-def test_lines_are_printed_as_they_come(qrnn, monkeypatch, how):
-    """Of a million lines no more are read than a pool ahead of what is printed."""
-    monkeypatch.setattr(translation_text, "POOL", 8)
-    monkeypatch.setattr(
-        translation_text.Decoder,
-        "translate",
-        lambda self, texts, n_best, **_: [
-            [translation_decoding.Translation("said", 0.0, 0.0, True)] * n_best for _ in texts
-        ],
-    )
-    times, ahead = (2 if "--n-best" in how else 1), []
-
-    def many(arguments, file):
-        for read in range(1, 101):
-            ahead.append(read - sys.stdout.getvalue().count("said") / times)
-            yield "c d"
-
-    monkeypatch.setattr(translate, "texts", many)
-    assert here("translate", qrnn, "--batch-size", 4, *how).code == 0
-    assert len(ahead) == 100
-    assert max(ahead) <= 9
-
-
 def test_a_long_text_is_translated_piece_by_piece(qrnn, short):
     long = ("c d e f g h c. " * 100).strip()
     assert len(long) > 1000
@@ -150,27 +120,6 @@ def test_characters_that_the_model_does_not_know(qrnn):
     assert "\ufffd" not in here("translate", qrnn, *strange, "--n-best", 8).stdout
 
 
-@pytest.mark.parametrize("source", ["file", "standard input"])
-@pytest.mark.parametrize("name", [name for name in TEXTS if name != "long line"])
-def test_guarantee_text_as_it_comes_translate(qrnn, tmp_path, short, name, source):
-    content, wanted = TEXTS[name]
-    file = tmp_path / "text.txt"
-    file.write_bytes(content)
-    arguments, stdin, called = (["--file", file], b"", str(file)) if source == "file" else ([], content, source)
-    if isinstance(wanted, list):
-        items = as_json("translate", qrnn, *arguments, "--beam", 1, stdin=stdin)["items"]
-        assert [item["text"] for item in items] == wanted
-        lines = here("translate", qrnn, *arguments, "--beam", 1, stdin=stdin).stdout
-        assert lines.count("\n") == len(wanted)
-        assert lines.split("\n")[:-1] == [item["translations"][0]["text"] for item in items]
-        return
-    for extra in ([], ["--json"], ["--n-best", "2"]):
-        result = here("translate", qrnn, *arguments, *extra, stdin=stdin)
-        assert result.code == 2
-        assert result.stderr.startswith(f"quasirnn: {called}{wanted}")
-        assert result.stderr.count("\n") == 1
-
-
 def test_guarantee_text_as_it_comes_nothing_at_all(qrnn, tmp_path):
     (tmp_path / "text.txt").write_bytes(b"")
     for arguments in (["--file", tmp_path / "text.txt"], []):
@@ -185,10 +134,6 @@ def test_guarantee_text_as_it_comes_nothing_at_all(qrnn, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["c", "--file", "x.txt"], "TEXT and --file: give one of them."),
-        (["--file", "x.txt"], "No such file or directory: 'x.txt'"),
-        (["--file", "."], "Is a directory: '.'"),
-        (["c \udcff"], "'c \\udcff': not valid UTF-8."),
         (["c", "--beam", "0"], "Invalid value for '--beam'"),
         (["c", "--beam", "257"], "Invalid value for '--beam'"),
         (["c", "--beam", "wide"], "Invalid value for '--beam'"),
@@ -214,17 +159,16 @@ def test_runs_of_other_tasks(qrnn, tiny_runs, tiny_sentiment):
         assert here("plot", "attention", other, "c").mistake == mistake
         for option in ("--beam", "--alpha"):
             told = here("evaluate", other, option, 2).mistake
-            assert told == f"{option}: only a translator searches; {other} is a run of {task}."
+            assert told == f"{option}: {other} is a run of {task}, which has no such option."
     for command, needed in (
         (["generate", qrnn], "language-model"),
         (["score", qrnn, "c"], "language-model"),
         (["classify", qrnn, "c"], "sentiment"),
         (["plot", "states", qrnn, "c"], "sentiment"),
-        (["evaluate", tiny_sentiment / "qrnn", "--against", qrnn], "sentiment"),
     ):
         assert here(*command).mistake == f"{qrnn}: is a run of translation, this command needs one of {needed}."
     told = here("evaluate", qrnn, "--against", qrnn).mistake
-    assert told == f"--against: only classifiers are compared; {qrnn} is a run of translation."
+    assert told == "--against: runs of translation cannot be compared row by row."
 
 
 # Evaluation.
@@ -273,7 +217,7 @@ def test_evaluate_on_other_pairs_says_what_is_strange_about_them(qrnn, tmp_path)
     assert result.code == 0
     assert result.stderr == (
         "Note: mine: 1 of 3 pairs of mine left out, as a side is empty\n"
-        "Note: mine: 1 of 6 characters are not in the vocabulary, and are read as unknown\n"
+        "Note: mine: 1 of 6 tokens are not in the vocabulary and are read as \ufffd\n"
     )
     assert as_json("evaluate", qrnn, "--data", tmp_path / "mine.de", "--split", "mine")["pairs"] == 2
 
@@ -312,43 +256,3 @@ def test_what_cannot_be_evaluated(qrnn, tmp_path, files, arguments, message):
         assert message in mistake
         if message.startswith("/"):
             assert mistake.startswith(f"{tmp_path}{message}")
-
-
-@pytest.mark.parametrize("how", [[], ["--json"], ["--n-best", "2"]], ids=["lines", "json", "n-best"])
-def test_a_reader_who_has_had_enough_ends_the_command_quietly(qrnn, tmp_path, short, how):
-    (tmp_path / "many.txt").write_text("c\n" * 40)
-    reading, writing = os.pipe()
-    os.close(reading)
-    with open(writing, "w") as nobody:
-        result = here("translate", qrnn, "--file", tmp_path / "many.txt", *how, stdout=nobody)
-    assert (result.code, result.stderr) == (0, "")
-
-
-# From here on as processes of their own.
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_translate_as_a_process(qrnn):
-    """Bytes in, bytes out, through real pipes."""
-    done = run_script("translate", qrnn, "--json", stdin="\ufeffc d\r\n\nü h".encode())
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert json.loads(done.stdout) == as_json("translate", qrnn, "c d", "", "ü h")
-
-
-@pytest.mark.slow
-@pytest.mark.full
-@pytest.mark.parametrize("how", [[], ["--json"]], ids=["lines", "json"])
-def test_a_reader_who_has_had_enough_ends_the_process_quietly(qrnn, tmp_path, how):
-    (tmp_path / "many.txt").write_text("c d\n" * 1_000_000)
-    with subprocess.Popen(
-        [SCRIPT, "translate", qrnn, "--file", tmp_path / "many.txt", *how],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    ) as process:
-        # Lines appear while they are translated: all of them would take hours.
-        assert process.stdout.read(10)
-        process.stdout.close()
-        assert process.wait(300) == 0
-        assert process.stderr.read() == b""

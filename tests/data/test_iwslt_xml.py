@@ -1,7 +1,7 @@
 import pytest
 
 from quasirnn.data.iwslt_xml import read_segments, read_tagged_lines
-from quasirnn.data.text_files import TextError
+from quasirnn.errors import TextError
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 XML = (

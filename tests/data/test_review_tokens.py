@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from quasirnn.data import tokens
 from quasirnn.data.review_tokens import is_blank, tokenise, without_breaks
-from quasirnn.data.vocabulary import CLASSIFIER_SPECIALS, Vocabulary
+from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.tasks.sentiment import SPECIALS
 
 CASES = {
     "breaks in any spelling": ("a<br />b<br>c<BR/>d< br / >e</br>f<br\n/>g", "a b c d e f g"),
@@ -77,7 +78,7 @@ def test_tokens_are_read_as_themselves(text):
 def test_a_vocabulary_reads_long_texts_in_segments(text, segment, lowercase):
     text = text.replace("\ud800", "<br />")
     vocabulary = Vocabulary.from_counts(
-        Counter(tokenise(text, lowercase)), "word", CLASSIFIER_SPECIALS, lowercase=lowercase, tokeniser="review"
+        Counter(tokenise(text, lowercase)), "word", SPECIALS, lowercase=lowercase, tokeniser="review"
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokens, "SEGMENT", segment)
@@ -88,10 +89,10 @@ def test_a_vocabulary_reads_long_texts_in_segments(text, segment, lowercase):
 
 
 def test_a_vocabulary_keeps_its_tokeniser_in_its_file():
-    vocabulary = Vocabulary.from_counts({"was": 1, "n't": 1}, "word", CLASSIFIER_SPECIALS, tokeniser="review")
+    vocabulary = Vocabulary.from_counts({"was": 1, "n't": 1}, "word", SPECIALS, tokeniser="review")
     again = Vocabulary.from_json(vocabulary.to_json())
     assert again == vocabulary
-    assert again != Vocabulary("word", vocabulary.tokens, CLASSIFIER_SPECIALS)
+    assert again != Vocabulary("word", vocabulary.tokens, SPECIALS)
     assert again.encode("Wasn't was<br />").tolist() == [
         vocabulary.encode_tokens([each]).item() for each in ("Was", "n't", "was")
     ]

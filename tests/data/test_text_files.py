@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quasirnn.data import text_files
-from quasirnn.data.text_files import TextError, read_lines, read_text
+from quasirnn.data.text_files import read_lines, read_text
+from quasirnn.errors import TextError
 
 CASES = {
     "byte order mark": (b"\xef\xbb\xbfone\ntwo\n", ["one", "two"]),

@@ -5,8 +5,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from quasirnn.data.text_files import TextError
 from quasirnn.data.vector_files import read_vectors
+from quasirnn.errors import TextError
 
 WANTED = {"good", "bad", "the"}
 

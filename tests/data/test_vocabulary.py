@@ -1,3 +1,4 @@
+import json
 from collections import Counter
 
 import pytest
@@ -51,7 +52,7 @@ def test_max_size_counts_the_specials():
         Vocabulary.from_text("a\n", "word", max_size=2)
 
 
-def test_without_an_unknown_token_a_stranger_is_an_error():
+def test_without_an_unknown_token_an_unknown_word_is_an_error():
     vocabulary = Vocabulary("word", ["a", "<eos>"], {"end": "<eos>"})
     with pytest.raises(
         ValueError, match="'b' is not among the 2 tokens of the vocabulary, and none stands for unknown"
@@ -78,6 +79,32 @@ def test_characters_with_specials_that_no_text_becomes():
     assert vocabulary.decode([1, 4, 3, 2, 0]) == f"a{UNKNOWN_CHARACTER}"
 
 
+def test_built_of_texts_within_limits():
+    notes = []
+    specials = {"unknown": "<unk>", "padding": "<pad>"}
+    build = {"kind": "word", "specials": specials, "notes": notes, "tokeniser": "review"}
+    assert Vocabulary.build(["good, good", "Film"], **build).tokens == ("good", ",", "Film", "<pad>", "<unk>")
+    assert notes == []
+    rare = Vocabulary.build(["good good", "film"], **build, min_count=2)
+    assert rare.tokens == ("good", "<unk>", "<pad>")
+    assert Vocabulary.build(["good good", "<unk>"], **build | {"tokeniser": None}, min_count=None).tokens[0] == "good"
+    assert notes == [
+        "vocabulary: 1 of 2 words are too rare for it; they, 33.3% of the training text, are read as <unk>"
+    ]
+    assert rare.count_unknown("good film, good") == 2
+    assert Vocabulary("character", ["a"]).count_unknown("a") == 0
+
+
+@pytest.mark.parametrize("kind", ["word", "character"])
+@settings(deadline=None)
+@given(texts=st.lists(ANY_TEXT), lowercase=st.booleans())
+def test_many_texts_at_once_are_each_by_itself(kind, texts, lowercase):
+    vocabulary = Vocabulary.from_text("".join(texts), kind, lowercase=lowercase)
+    assert [ids.tolist() for ids in vocabulary.encode_all(texts)] == [
+        vocabulary.encode(text).tolist() for text in texts
+    ]
+
+
 @settings(deadline=None)
 @given(WORDS)
 def test_words_there_and_back(lines):
@@ -99,7 +126,7 @@ def test_characters_there_and_back(text):
 
 @settings(deadline=None)
 @given(ANY_TEXT, ANY_TEXT)
-def test_strange_characters_become_unknown(known, text):
+def test_other_characters_become_unknown(known, text):
     vocabulary = Vocabulary.from_text(known, "character")
     expected = "".join(symbol if symbol in known else UNKNOWN_CHARACTER for symbol in text)
     assert vocabulary.decode(vocabulary.encode(text)) == expected
@@ -174,3 +201,79 @@ def test_equal_vocabularies():
 def test_what_is_no_vocabulary(arguments, message):
     with pytest.raises(ValueError, match=message):
         Vocabulary(*arguments)
+
+
+FILE = {
+    "format": 1,
+    "kind": "word",
+    "tokeniser": "whitespace",
+    "lowercase": False,
+    "specials": {"unknown": "<unk>", "end": "<eos>"},
+    "tokens": ["the", "<eos>", "<unk>", "bc"],
+}
+
+
+def test_the_file_is_the_documented_one():
+    vocabulary = Vocabulary("word", FILE["tokens"], FILE["specials"])
+    assert json.loads(vocabulary.to_json()) == FILE
+    assert list(json.loads(vocabulary.to_json())) == list(FILE)
+
+
+@pytest.mark.parametrize("kind", ["word", "character"])
+@settings(deadline=None)
+@given(text=ANY_TEXT, lowercase=st.booleans())
+def test_as_json_there_and_back(kind, text, lowercase):
+    vocabulary = Vocabulary.from_text(text, kind, lowercase=lowercase)
+    again = Vocabulary.from_json(vocabulary.to_json())
+    assert (again, again.tokens) == (vocabulary, vocabulary.tokens)
+
+
+def test_through_a_file_and_a_file_cut_short(tmp_path):
+    vocabulary = Vocabulary.from_text("\u2028\r\n\té\ufeff\u0000", "character")
+    file = tmp_path / "vocabulary.json"
+    file.write_text(vocabulary.to_json(), encoding="utf-8")
+    assert Vocabulary.read(file) == vocabulary
+    file.write_text(json.dumps(FILE)[:-9], encoding="utf-8")
+    with pytest.raises(ValueError, match=r"vocabulary\.json: not sound JSON: ") as caught:
+        Vocabulary.read(file)
+    assert str(caught.value).startswith(str(file))
+
+
+VALUES = [None, True, 1, 1.0, "a", ["a"], {"a": "b"}, [["a"]], [1], {"end": 1}, ["\ud800"]]
+RIGHT = [("format", int), ("lowercase", bool)]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key in FILE for value in VALUES if (key, type(value)) not in RIGHT]
+)
+def test_any_other_value_is_one_line_that_names_the_key(key, value):
+    with pytest.raises(ValueError, match=f'^here: "?{key}"?:? ') as caught:
+        Vocabulary.from_json(json.dumps({**FILE, key: value}), "here")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "here: not sound JSON: "),
+        ("[]", r"here: must hold one JSON object, got \[\]"),
+        ("[" * 100_000, "here: not sound JSON: "),
+        ("1" * 100_000, "here: not sound JSON: "),
+        *(
+            (json.dumps({name: value for name, value in FILE.items() if name != key}), f"^here: {key}: missing$")
+            for key in FILE
+        ),
+        (json.dumps({**FILE, "words": []}), "here: words: no such key; there are format, kind, "),
+        (json.dumps({**FILE, "format": 2}), 'here: "format" must be 1, got 2. Was it written by a later release?'),
+        (
+            json.dumps({**FILE, "tokeniser": "bpe"}),
+            'here: "tokeniser" of this kind must be "whitespace" or "review", got \'bpe\'',
+        ),
+        (json.dumps({**FILE, "tokens": ["a", "a"]}), "here: \"tokens\" holds 'a' twice, as number 0 and 1"),
+        (json.dumps({**FILE, "tokens": ["a" * 10_000_000] * 2}), 'here: "tokens" holds \'aaa'),
+    ],
+)
+def test_malformed_files(text, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        Vocabulary.from_json(text, "here")
+    assert len(str(caught.value)) < 250

@@ -1,11 +1,12 @@
 import pytest
 import torch
 
-from quasirnn.data.vocabulary import CLASSIFIER_SPECIALS, Vocabulary
+from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.data.word_vectors import load
+from quasirnn.tasks.sentiment import SPECIALS
 
 WORDS = ["The", "the", "film", "n't", "IMDb"]
-VOCABULARY = Vocabulary("word", [*WORDS, "<pad>", "<unk>"], CLASSIFIER_SPECIALS, tokeniser="review")
+VOCABULARY = Vocabulary("word", [*WORDS, "<pad>", "<unk>"], SPECIALS, tokeniser="review")
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_a_few_names_do_not_make_a_file_cased(file):
 
 def test_words_without_a_vector_start_at_random_as_far_out_as_the_others(file):
     tokens = [f"w{number}" for number in range(400)]
-    vocabulary = Vocabulary("word", [*tokens, "<pad>", "<unk>"], CLASSIFIER_SPECIALS)
+    vocabulary = Vocabulary("word", [*tokens, "<pad>", "<unk>"], SPECIALS)
     generator = torch.Generator().manual_seed(0)
     numbers = (torch.randn(200, 50, generator=generator) * 0.3).tolist()
     text = "".join(f"{token} {' '.join(map(str, row))}\n" for token, row in zip(tokens[:200], numbers, strict=True))

@@ -26,7 +26,7 @@ def build(k=3, dtype=torch.float64, **arguments):
 
 def convolved(layer, inputs, c0=None, lengths=None, extra_bias=None):
     """The plain computation: the vector of the padding is zero."""
-    return layer(inputs.vectors(), None if c0 is None else LayerState(c0, None), lengths=lengths, addition=extra_bias)
+    return layer(inputs.vectors(), None if c0 is None else LayerState(c0, None), lengths=lengths, extra_bias=extra_bias)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 6, 9])

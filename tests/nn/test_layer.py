@@ -1,4 +1,4 @@
-"""One layer by itself, as decoders and pictures use it: `addition`, gates on request, and `QRNN.inspect`."""
+"""One layer by itself, as decoders and pictures use it: `extra_bias`, gates on request, and `QRNN.inspect`."""
 
 import pytest
 import torch
@@ -12,11 +12,11 @@ POOLINGS = ("f", "fo", "ifo")
 all_poolings = pytest.mark.parametrize("pooling", POOLINGS)
 
 
-def layer_by_definition(layer: QRNNLayer, x: Tensor, addition=None, c0=None, lengths=None) -> dict[str, Tensor]:
+def layer_by_definition(layer: QRNNLayer, x: Tensor, extra_bias=None, c0=None, lengths=None) -> dict[str, Tensor]:
     """Eq. 1, 3-5 and 7, step by step, with everything on the way."""
     pre = reference.convolve(x, layer.weight, look_ahead=layer.look_ahead, reverse=layer.reverse, lengths=lengths)
     pre = pre if layer.bias is None else pre + layer.bias
-    pre = pre if addition is None else pre + addition
+    pre = pre if extra_bias is None else pre + extra_bias
     z, f, *others = reference.activate(pre, layer.pooling)
     entering = others[1] * z if layer.pooling == "ifo" else (1 - f) * z
     c, last = reference.linear_recurrence(f, entering, c0, reverse=layer.reverse, lengths=lengths)
@@ -27,22 +27,22 @@ def layer_by_definition(layer: QRNNLayer, x: Tensor, addition=None, c0=None, len
 @all_poolings
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-def test_addition_and_gates_against_the_definition(pooling, reverse, bias):
+def test_extra_bias_and_gates_against_the_definition(pooling, reverse, bias):
     layer = QRNNLayer(3, 5, kernel_size=3, pooling=pooling, reverse=reverse, bias=bias, dtype=torch.float64)
     x = torch.randn(7, 4, 3, dtype=torch.float64, requires_grad=True)
-    addition = torch.randn(4, layer.weight.shape[0], dtype=torch.float64, requires_grad=True)
+    extra_bias = torch.randn(4, layer.weight.shape[0], dtype=torch.float64, requires_grad=True)
     c0 = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
 
     def run() -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        h, state, gates = layer(x, LayerState(c0, None), addition=addition, return_gates=True)
+        h, state, gates = layer(x, LayerState(c0, None), extra_bias=extra_bias, return_gates=True)
         mine = {name: value for name, value in gates._asdict().items() if value is not None}
-        return {**mine, "h": h, "last": state.c}, layer_by_definition(layer, x, addition, c0)
+        return {**mine, "h": h, "last": state.c}, layer_by_definition(layer, x, extra_bias, c0)
 
     mine, truth = run()
     assert mine.keys() == truth.keys()
     for name, true in truth.items():
         torch.testing.assert_close(mine[name], true, rtol=0, atol=1e-14)
-    inputs = [*layer.parameters(), x, addition, c0]
+    inputs = [*layer.parameters(), x, extra_bias, c0]
     weights = {name: torch.randn_like(true) for name, true in truth.items()}
     # Each by itself, so that a missing gradient cannot hide behind another, and then all together.
     for names in (*([name] for name in truth), list(truth)):
@@ -63,7 +63,7 @@ def test_addition_equals_constant_inputs():
         wide.weight[:, 1, 3:] = V
     x = torch.randn(6, 2, 3, dtype=torch.float64)
     expected = wide(torch.cat([x, h.expand(6, 2, 4)], dim=-1)).h
-    torch.testing.assert_close(layer(x, addition=h @ V.T).h, expected, rtol=0, atol=1e-14)
+    torch.testing.assert_close(layer(x, extra_bias=h @ V.T).h, expected, rtol=0, atol=1e-14)
 
 
 def test_asking_for_gates_changes_nothing_else():
@@ -96,12 +96,57 @@ def test_state_continues_the_sequence(lengths):
     assert torch.equal(layer(y, tuple(state)).h, continued)
 
 
-def test_zoneout_can_be_set_for_a_call():
+def test_zoneout_can_be_made_random_or_not_for_a_call():
     layer = QRNNLayer(3, 5, zoneout=0.5).eval()
-    x, c0 = torch.randn(7, 4, 3), torch.randn(4, 5)
-    assert torch.equal(layer(x, LayerState(c0, None), zoneout=1.0).state.c, c0)
+    x = torch.randn(7, 4, 3)
+    expected = layer(x).h
+    assert not torch.equal(layer(x, training=True).h, expected)
     layer.train()
-    assert torch.equal(layer(x, zoneout=0.0).h, layer.eval()(x).h)
+    assert torch.equal(layer(x, training=False).h, expected)
+
+
+@all_poolings
+def test_zoneout_in_eval_is_its_expectation(pooling):
+    """f' = p + (1 - p) f and, for ifo, i' = (1 - p) i: by hand, from the gates of the same weights without zoneout."""
+    p = 0.3
+    without = QRNN(3, 5, 2, pooling=pooling, dtype=torch.float64).eval()
+    rnn = QRNN(3, 5, 2, pooling=pooling, zoneout=p, dtype=torch.float64).eval()
+    rnn.load_state_dict(without.state_dict())
+    x = torch.randn(7, 4, 3, dtype=torch.float64)
+    lengths = [7, 2, 5, 1]
+    gates = without.inspect(x, lengths=lengths)["l0"]
+    f = p + (1 - p) * gates["f"]
+    i = (1 - p) * gates["i"] if pooling == "ifo" else 1 - f
+    c, steps = torch.zeros(4, 5, dtype=torch.float64), []
+    for t in range(7):
+        c = f[t] * c + i[t] * gates["z"][t]
+        steps.append(c)
+    found = rnn.inspect(x, lengths=lengths)
+    valid = (torch.arange(7)[:, None] < torch.tensor(lengths))[:, :, None].expand(7, 4, 5)
+    shown = {"f": f, "c": torch.stack(steps)} | ({"i": i} if pooling == "ifo" else {})
+    for name, truth in shown.items():
+        torch.testing.assert_close(found["l0"][name][valid], truth[valid], rtol=0, atol=1e-14)
+        assert not found["l0"][name][~valid].any()
+    assert torch.equal(rnn(x, lengths=lengths)[0], found["l1"]["h"])
+    with torch.no_grad():
+        torch.testing.assert_close(rnn(x)[0], rnn.inspect(x)["l1"]["h"], rtol=0, atol=1e-14)
+
+
+@all_poolings
+def test_the_expectation_is_the_mean_of_many_random_masks_after_one_step(pooling):
+    layer = QRNNLayer(3, 5, pooling=pooling, zoneout=0.4, dtype=torch.float64)
+    x, c0 = torch.randn(1, 1, 3, dtype=torch.float64), torch.randn(1, 5, dtype=torch.float64)
+    many = layer(x.expand(1, 20000, 3), LayerState(c0.expand(20000, 5), None)).state.c.mean(0)
+    torch.testing.assert_close(many, layer.eval()(x, LayerState(c0, None)).state.c[0], rtol=0, atol=0.03)
+
+
+def test_layers_of_different_zoneout_run_one_by_one():
+    rnn = QRNN(3, 5, 2, zoneout=0.4).eval()
+    rnn.layers[1].zoneout = 0.1
+    x = torch.randn(4, 2, 3)
+    with torch.no_grad():
+        without_gradients = rnn(x)[0]
+    torch.testing.assert_close(without_gradients, rnn(x)[0])
 
 
 @all_poolings

@@ -45,7 +45,7 @@ def test_a_batch_of_no_rows_gives_an_empty_output_and_zero_gradients(bidirection
     rnn = small(bidirectional=bidirectional)
     x = torch.randn(6, 0, 3, requires_grad=True)
     lengths = torch.zeros(0, dtype=torch.int64)
-    for options in ({}, {"lengths": lengths}, {"state": rnn(x)[1]}):
+    for options in ({}, {"lengths": lengths}, {"hx": rnn(x)[1]}):
         output, (h_n, _) = rnn(x, **options)
         assert output.shape == (6, 0, 5 * rnn.num_directions)
         assert h_n.shape == (2 * rnn.num_directions, 0, 5)
@@ -72,7 +72,7 @@ def test_copies_compute_the_same():
     rnn = small(bidirectional=True, dense=True, zoneout=0.2).eval()
     x = torch.randn(6, 4, 3)
     copies = [copy.deepcopy(rnn), pickle.loads(pickle.dumps(rnn))]
-    fresh = small(bidirectional=True, dense=True)
+    fresh = small(bidirectional=True, dense=True, zoneout=0.2)
     file = io.BytesIO()
     torch.save(rnn.state_dict(), file)
     file.seek(0)

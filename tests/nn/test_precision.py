@@ -97,7 +97,7 @@ def test_autocast_takes_input_of_either_type():
     x = torch.randn(6, 4, 9)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(rnn(x)[0], rnn(x.bfloat16())[0])
-    with pytest.raises(TypeError, match=r"x must have the type of the weights, torch.float32, got torch.bfloat16"):
+    with pytest.raises(TypeError, match=r"input must have the type of the weights, torch.float32, got torch.bfloat16"):
         rnn(x.bfloat16())
 
 

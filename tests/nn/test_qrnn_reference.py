@@ -41,6 +41,8 @@ def draw(case: dict, rnn: QRNN) -> dict[str, Tensor]:
     tensors = {"x": torch.randn(T, B, D)}
     if case["state"]:
         tensors["c"] = torch.randn(places, B, H + rnn.context_width)
+        for n, layer in enumerate(rnn.layers):
+            tensors["c"][n, :, H + layer.context_size * layer.input_size :] = 0
     tensors["weight of output"] = torch.randn(T, B, H * rnn.num_directions)
     tensors["weight of h_n"] = torch.randn(places, B, H)
     tensors["weight of c_n"] = torch.randn(places, B, H + rnn.context_width)

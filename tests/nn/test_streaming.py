@@ -132,7 +132,8 @@ def test_pair_shaped_like_an_lstms_starts_the_cells_without_context():
     rnn = QRNN(3, 5, 2, kernel_size=3).eval()
     x = torch.randn(4, 2, 3)
     h_0, c_0 = torch.randn(2, 2, 2, 5)
-    output, (_, c_n) = rnn(x, (h_0, c_0))
+    with pytest.warns(UserWarning, match=r"QRNN: h_0 has no effect: .* pass it as c_0"):
+        output, (_, c_n) = rnn(x, (h_0, c_0))
     assert c_n.shape == (2, 2, 5 + 2 * 5)
     assert torch.equal(output, rnn(x, (torch.full_like(h_0, torch.nan), c_0))[0]), "h_0 is not used"
     assert torch.equal(output, rnn(x, (h_0, torch.nn.functional.pad(c_0, (0, 10))))[0]), "the context is zero"

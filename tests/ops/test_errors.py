@@ -207,11 +207,6 @@ CALLS = {
     "zoneout of NaN": (lambda: fused(zoneout=float("nan")), ValueError, "must lie in [0, 1], got nan."),
     "zoneout as a word": (lambda: fused(zoneout="0.1"), TypeError, "zoneout must be a number in [0, 1], got str."),
     "zoneout as a switch": (lambda: layer(zoneout=True), TypeError, "zoneout must be a number in [0, 1], got bool."),
-    "no seed": (
-        lambda: fused(zoneout=0.1),
-        ValueError,
-        "fused_pool: zoneout = 0.1 needs a seed: seed=torch.randint(2**63 - 1, ()).",
-    ),
     "seed as a number": (lambda: layer(zoneout=0.1, seed=1), TypeError, "qrnn_layer: seed must be a tensor, got int."),
     "float seed": (
         lambda: fused(zoneout=0.1, seed=torch.tensor(1.0)),

@@ -17,7 +17,7 @@ from quasirnn.ops import f_pool
 SWITCH = (False, True)
 TIMES, BATCHES, CHANNELS, WIDTHS = (1, 2, 3, 63, 257), (1, 3, 20), (1, 5, 33, 320), (1, 2, 3, 6)
 COMMON = {"T": TIMES, "B": BATCHES, "H": CHANNELS, "reverse": SWITCH, "lengths": SWITCH, "state": SWITCH}
-FUSED = {"pooling": POOLINGS, "zoneout": (0.0, 0.3), "bias": ("none", "one", "rows")}
+FUSED = {"pooling": POOLINGS, "zoneout": (0.0, 0.3), "expected": SWITCH, "bias": ("none", "one", "rows")}
 LAYER = {"k": WIDTHS, "D": (1, 7, 40), "look_ahead": SWITCH, "gates": SWITCH}
 SAMPLE = [
     *(Case("layer", **row) for seed in (1, 5) for row in pairwise(seed, **COMMON, **FUSED, **LAYER)),
@@ -94,8 +94,10 @@ def test_guarantee_right_whole_grid_layer(T, B, H, k, worst_cell):
     axes = (POOLINGS, SWITCH, SWITCH, SWITCH, (0.0, 0.3), SWITCH if k > 1 else (False,))
     for pooling, reverse, lengths, state, zoneout, look_ahead in itertools.product(*axes):
         D, bias, gates = next(turns)
-        case = Case("layer", T, B, H, pooling, k, D, look_ahead, reverse, lengths, state, zoneout, bias, gates)
+        case = Case("layer", T, B, H, pooling, k, D, look_ahead, reverse, lengths, state, zoneout, False, bias, gates)
         check(case, torch.float32, worst_cell)
+        if zoneout:
+            check(replace(case, expected=True), torch.float32, worst_cell)
 
 
 @pytest.mark.full
@@ -108,4 +110,5 @@ def test_guarantee_right_whole_grid_pooling(T, B, H, function, worst_cell):
         case = Case(function, T, B, H, pooling, reverse=reverse, lengths=lengths, state=state, bias=next(turns))
         check(case, torch.float32, worst_cell)
         if function == "fused":
-            check(replace(case, zoneout=0.3), torch.float32, worst_cell)
+            for expected in SWITCH:
+                check(replace(case, zoneout=0.3, expected=expected), torch.float32, worst_cell)

@@ -209,7 +209,8 @@ def test_layer_returns_cells_and_gates_before_they_are_multiplied():
     x = over_time(1, 1)
     weight = torch.tensor([Z_HALF, QUARTER, THREE_QUARTERS], dtype=torch.float64).view(3, 1, 1)
     out = ops.qrnn_layer(x, weight, return_gates=True)
-    shows(out.gates, 0.5, 0.25, 0.75, 0.5, 0.25, 0.75)
-    shows(out.c, 0.375, 0.46875)
+    shows(torch.stack([out.gates.z, out.gates.f, out.gates.o], dim=1), 0.5, 0.25, 0.75, 0.5, 0.25, 0.75)
+    assert out.gates.i is None
+    shows(out.gates.c, 0.375, 0.46875)
     shows(out.h, 0.28125, 0.3515625)
-    shows(out.c_last, 0.46875)
+    shows(out.state.c, 0.46875)

@@ -36,7 +36,7 @@ DEVICES = ["cpu", "cuda"] if backends.report()["cuda"]["backend"] == "triton" el
 SWITCH = (False, True)
 # T, B, H: no H fills its block.
 COMMON = {"size": ((2, 3, 33), (5, 2, 3), (6, 1, 40)), "reverse": SWITCH, "lengths": SWITCH, "state": SWITCH}
-FUSED = {"pooling": POOLINGS, "zoneout": (0.0, 0.3), "bias": ("none", "one", "rows")}
+FUSED = {"pooling": POOLINGS, "zoneout": (0.0, 0.3), "expected": SWITCH, "bias": ("none", "one", "rows")}
 TYPES = {"dtype": (torch.float32, torch.bfloat16)}
 
 
@@ -208,7 +208,9 @@ def test_long_sums_for_the_bias_lose_nothing(device):
     grad_h[-1] = 1
     kept, c = torch.zeros(T, 1, 2), torch.zeros(T, 1, 1)
     there = [x.to(device) for x in (grad_h, kept, c)]
-    _, grad_bias, _ = torch.ops.quasirnn.pool_backward(there[0], None, None, None, *there[1:], None, None, 2, False, 1)
+    _, grad_bias, _ = torch.ops.quasirnn.pool_backward(
+        there[0], None, None, None, *there[1:], None, None, 0.0, 2, False, 1
+    )
     assert grad_bias[0, 0].item() == 1 + 64 * 2.0**-25
 
 
@@ -249,7 +251,7 @@ def test_the_backward_reads_no_padding_of_what_was_kept(device):
         there = [x.masked_fill(padding, number).to(device) for x in (c, kept, c)]
         found.append(
             torch.ops.quasirnn.pool_backward(
-                there[0], None, None, None, *there[1:], None, lengths.to(device), 3, False, B
+                there[0], None, None, None, *there[1:], None, lengths.to(device), 0.0, 3, False, B
             )
         )
     for a, b in zip(*found, strict=True):
@@ -332,12 +334,11 @@ def compile(dtype, kinds, T=7, B=3, H=64, everything=True, reverse=False):
     gates, c, c0 = torch.empty(T, B, W, dtype=dtype), torch.empty(T, B, H, dtype=dtype), maybe(B, H, dtype=state)
     lengths, seed = maybe(B, dtype=torch.int64), maybe(dtype=torch.int64)
     grads = (maybe(T, B, H), maybe(B, H, dtype=state), maybe(T, B, H), maybe(T, B, W))
-    i, weight = (c, 1) if kinds == 4 else (None, kinds - 2 and 2)
     del compiled[:]
     kernels.pool(gates, maybe(W), c0, lengths, seed, 0.3 * everything, kinds, reverse, everything)
-    kernels.pool_backward(*grads, gates, c, c0, lengths, kinds, reverse, int(everything))
-    kernels.recurrence(c, c, i, c0, lengths, weight, reverse)
-    kernels.recurrence_backward(*grads[:2], c, c, i, c, c0, lengths, weight, reverse)
+    kernels.pool_backward(*grads, gates, c, c0, lengths, 0.3 * everything, kinds, reverse, int(everything))
+    kernels.recurrence(c, c, c0, lengths, reverse)
+    kernels.recurrence_backward(*grads[:2], c, c, c0, lengths, reverse)
     return list(compiled)
 
 first = compile(torch.float32, 3)

@@ -1,5 +1,8 @@
-"""Pictures as their reader sees them: the words on them, and which of them lie on one another."""
+"""Plots as their reader sees them: the texts on them, and which of them overlap."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,6 +18,15 @@ def words(picture: Path) -> list[str]:
     return ["".join(text.itertext()) for text in ElementTree.parse(picture).iter(f"{name}text")]
 
 
+@contextmanager
+def missing_glyphs() -> Iterator[None]:
+    """Allows characters that the font does not have, when the figure is looked at again after it was written."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        yield
+
+
+@missing_glyphs()
 def boxes(figure: Figure) -> list[tuple[str, Bbox]]:
     """Everything written on a figure, with its place."""
     figure.draw_without_rendering()
@@ -31,7 +43,7 @@ def boxes(figure: Figure) -> list[tuple[str, Bbox]]:
 
 
 def overlaps(figure: Figure) -> list[tuple[str, str]]:
-    """Pairs of texts that share more than the hair's breadth by which boxes are larger than their letters."""
+    """Pairs of texts that overlap, by more than the half pixel by which boxes are larger than their letters."""
     texts = boxes(figure)
     x0, y0, x1, y1 = np.array([box.padded(-0.5).extents for _, box in texts]).T[:, :, None]
     shared = (x0 < x1.T) & (x1 > x0.T) & (y0 < y1.T) & (y1 > y0.T)

@@ -23,7 +23,7 @@ def test_characters_stand_apart(T, S, tmp_path, figures):
     # As large as on a page, however many there are.
     assert {text.get_fontsize() for text in figure.axes[0].get_yticklabels()} == {7.0}
     assert max(figure.get_size_inches()) < 25
-    assert {"A title", "weight"} <= set(words(tmp_path / "a.svg"))
+    assert {"A title", "attention weight", "source", "translation"} <= set(words(tmp_path / "a.svg"))
 
 
 def test_source_goes_across_and_target_down(tmp_path, figures):
@@ -45,11 +45,11 @@ def test_very_long_sentences_keep_every_cell(tmp_path, figures):
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan])
-def test_weights_that_say_nothing(value, tmp_path):
+def test_weights_without_information(value, tmp_path):
     attention_weights(tmp_path / "a.png", "ab", "c", np.full((1, 2), value))
 
 
-def test_shapes_that_do_not_fit(tmp_path):
+def test_shapes_that_do_not_match(tmp_path):
     with pytest.raises(ValueError, match=r"weights must be \(T, S\) = \(1, 2\), got \(2, 1\)"):
         attention_weights(tmp_path / "a.png", "ab", "c", uniform(2, 1))
     with pytest.raises(ValueError, match="weights must be"):

@@ -10,10 +10,20 @@ from quasirnn.plots.confusion import confusion_matrix
 def test_counts_and_shares_of_the_true_class(tmp_path, figures):
     confusion_matrix(tmp_path / "a.svg", ["negative", "positive"], np.array([[11321, 1179], [980, 11520]]))
     written = words(tmp_path / "a.svg")
-    for word in ("11,321", "90.6%", "1,179", "9.4%", "980", "7.8%", "11,520", "92.2%", "91.36% of 25,000 right"):
+    for word in (
+        "11,321",
+        "90.6%",
+        "1,179",
+        "9.4%",
+        "980",
+        "7.8%",
+        "11,520",
+        "92.2%",
+        "Accuracy 91.36% of 25,000 examples",
+    ):
         assert word in written
     assert written.count("negative") == written.count("positive") == 2
-    assert {"truth", "answer"} <= set(written)
+    assert {"true class", "predicted class"} <= set(written)
     assert overlaps(figures[0]) == []
 
 
@@ -32,7 +42,7 @@ def test_any_number_of_classes(C, tmp_path, figures):
     assert max(figure.get_size_inches()) < 30
 
 
-def test_nothing_is_called_none_or_all_that_is_not(tmp_path):
+def test_small_shares_are_not_rounded_to_zero_or_one(tmp_path):
     counts = np.diag([99_999] * 13)
     counts[0, 1] = 1
     confusion_matrix(tmp_path / "a.svg", [str(n) for n in range(13)], counts)
@@ -50,6 +60,6 @@ def test_a_class_without_examples_has_no_share(tmp_path):
     confusion_matrix(tmp_path / "b.png", ["a", "b"], np.zeros((2, 2), int))
 
 
-def test_shapes_that_do_not_fit(tmp_path):
+def test_shapes_that_do_not_match(tmp_path):
     with pytest.raises(ValueError, match=r"counts must be \(C, C\) = \(2, 2\) for 2 classes, got \(2, 3\)"):
         confusion_matrix(tmp_path / "a.png", ["a", "b"], np.zeros((2, 3)))

@@ -1,4 +1,4 @@
-"""The picture of hidden states: channels ordered, words legible, any text and any length."""
+"""The plot of hidden states: channels ordered, words legible, any text and any length."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,9 @@ def test_all_words_are_there_and_none_lies_on_another(T, tmp_path, figures):
     for word in set(text[:T]):
         shown = word if len(word) <= 18 else word[:17] + "…"
         assert written.count(shown) == text[:T].count(word)
-    assert {"A title", "P(positive)", "mean f", "activation of c"} <= set(written)
+    assert {"A title", "P(positive)", "mean forget", "gate", "activation of c"} <= set(written)
+    (legend,) = (line for line in written if line.startswith("red: +"))
+    assert legend.endswith("; one column per channel, similar channels adjacent")
     assert overlaps(figures[0]) == []
     # A page: neither a tower nor a street.
     width, height = figures[0].get_size_inches()
@@ -56,7 +58,7 @@ def test_words_of_any_kind(tmp_path, figures):
     draw(tmp_path / "states.svg", text, probability=None, forget=None)
     written = words(tmp_path / "states.svg")
     assert {"$x$", "_a_", "$", "a↵b", "x" * 17 + "…", "<b>&amp;"} <= set(written)
-    assert "mean f" not in written
+    assert "mean forget" not in written
     assert overlaps(figures[0]) == []
 
 
@@ -65,7 +67,10 @@ def test_gates_lie_between_0_and_1_and_all_else_around_zero(name, scale, tmp_pat
     values = np.array([[0.8, 0.1], [0.2, 0.3]])
     draw(tmp_path / "states.svg", ["a", "b"], values=values, name=name)
     assert figures[0].axes[0].images[0].get_clim() == scale
-    assert f"activation of {name}" in words(tmp_path / "states.svg")
+    meaning = "yellow: 1 (open), violet: 0 (closed)" if scale == (0, 1) else "red: +0.8, blue: -0.8"
+    written = words(tmp_path / "states.svg")
+    assert f"activation of {name}" in written
+    assert f"{meaning}; one column per channel, similar channels adjacent" in written
 
 
 def test_one_extreme_value_does_not_fade_the_rest(tmp_path, figures):
@@ -76,11 +81,11 @@ def test_one_extreme_value_does_not_fade_the_rest(tmp_path, figures):
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan])
-def test_values_that_say_nothing(value, tmp_path):
+def test_values_without_information(value, tmp_path):
     draw(tmp_path / "states.png", ["a", "b"], values=np.full((2, 3), value), forget=np.full(2, np.nan))
 
 
-def test_channels_are_named_where_there_is_room(tmp_path, figures):
+def test_channels_are_numbered_where_there_is_room(tmp_path, figures):
     draw(tmp_path / "a.svg", ["a", "b"], values=np.array([[0.9, -0.9, 0.8], [0.9, -0.9, 0.8]]))
     names = [label.get_text() for label in figures[0].axes[0].get_xticklabels()]
     assert names == ["0", "2", "1"]
@@ -88,7 +93,7 @@ def test_channels_are_named_where_there_is_room(tmp_path, figures):
     assert list(figures[1].axes[0].get_xticklabels()) == []
 
 
-def test_channels_that_behave_alike_stand_side_by_side():
+def test_similar_channels_are_adjacent():
     rng = np.random.default_rng(0)
     kinds = rng.integers(0, 4, 60)
     series = rng.normal(0, 1, (30, 4))
@@ -106,7 +111,7 @@ def test_order_of_few_words_and_few_channels():
     assert (np.diff(values[0, channel_order(values)]) <= 0).all()
 
 
-def test_shapes_that_do_not_fit(tmp_path):
+def test_shapes_that_do_not_match(tmp_path):
     path = tmp_path / "states.png"
     with pytest.raises(ValueError, match=r"values must be \(T, H\) with a row for each of 2 words, got \(3, 4\)"):
         hidden_states(path, ["a", "b"], np.zeros((3, 4)))

@@ -45,6 +45,7 @@ def random_case(draw: random.Random) -> Case:
         lengths=draw.random() < 0.5,
         state=draw.random() < 0.5,
         zoneout=draw.choice((0.0, 0.0, 0.3, 1.0)),
+        expected=draw.random() < 0.5,
         bias=draw.choice(("none", "one", "rows")),
         gates=draw.random() < 0.5,
     )
@@ -155,6 +156,7 @@ def main() -> int:
         case = random_case(draw)
         wrong += valid(case, dtype)
         switches = {"state": draw.random() < 0.5, "bias": draw.random() < 0.5, "dense": draw.random() < 0.5}
+        switches["zoneout"] = draw.choice((0.0, 0.3))
         widths = tuple(draw.choice((1, 2, 3, 6)) for _ in range(draw.randint(1, 4)))
         stack = stack_arguments(dtype, **switches, T=draw.choice((1, 2, 9, case.T)), B=case.B, widths=widths)
         torch.ops.quasirnn.stack(*stack)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import httpx
 
-from quasirnn.serving import jobs
 from quasirnn.serving.app import make_app
+from quasirnn.serving.limits import BATCH
 from quasirnn.serving.loaded import Loaded, Models
 from quasirnn.serving.page import PageFile
 from quasirnn.serving.server import Server, address_of, allowed_hosts, listen, make_server
@@ -66,7 +66,7 @@ def serving(
     deadline: float = PATIENCE,
     page: dict[str, PageFile] | None = None,
 ) -> Iterator[Served]:
-    work, signals, started = Work(threads, queue, jobs.BATCH), StopSignals(), threading.Event()
+    work, signals, started = Work(threads, queue, BATCH), StopSignals(), threading.Event()
     with listen("127.0.0.1", 0) as bound:
         app = make_app(Models(loaded), work, deadline, page or {}, allowed_hosts(bound))
         server = make_server(app, work, signals, started.set)

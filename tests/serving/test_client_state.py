@@ -8,8 +8,8 @@ import zlib
 import pytest
 import torch
 
-from quasirnn.serving import client_state
-from quasirnn.serving.client_state import StateError, StateFormat
+from quasirnn.tasks import client_state
+from quasirnn.tasks.client_state import StateError, StateFormat
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +141,6 @@ def test_the_server_refuses_the_state_of_another_model(served, states, reading):
 
 
 def test_a_model_whose_state_has_no_room_says_so(served, monkeypatch):
-    monkeypatch.setattr("quasirnn.serving.limits.STATE_CHARACTERS", 10)
+    monkeypatch.setattr("quasirnn.tasks.client_state.STATE_CHARACTERS", 10)
     answer = served.post("/classify-stream", {"text": "film"})
     assert (answer.status_code, answer.json()["field"]) == (422, "model")

@@ -6,107 +6,94 @@ from pathlib import Path
 import pytest
 
 from quasirnn.serving import limits
-from quasirnn.serving.limits import LIMITS
-from quasirnn.tasks import translation_decoding
+from quasirnn.tasks import client_state, translation
+from quasirnn.tasks.endpoint import NAME_CHARACTERS
+from quasirnn.tasks.registry import all_tasks
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "serving.md"
 
 # Of each limit: a path, its request with a value, a value at the limit, one past it, and how the refusal begins.
 CASES = {
-    "classify_texts": (
-        "/classify",
-        lambda n: {"texts": ["a"] * n},
-        limits.CLASSIFY_TEXTS,
-        limits.CLASSIFY_TEXTS + 1,
-        "texts: at most 64, got 65.",
-    ),
+    "classify_texts": ("/classify", lambda n: {"texts": ["a"] * n}, 64, 65, "texts: at most 64, got 65."),
     "classify_characters": (
         "/classify",
         lambda n: {"texts": ["film", "a" * n]},
-        limits.CLASSIFY_CHARACTERS,
-        limits.CLASSIFY_CHARACTERS + 1,
+        20_000,
+        20_001,
         "texts[1]: at most 20,000 characters, got 20,001.",
     ),
     "stream_characters": (
         "/classify-stream",
         lambda n: {"text": "a " * (n // 2) + "a" * (n % 2)},
-        limits.STREAM_CHARACTERS,
-        limits.STREAM_CHARACTERS + 1,
+        5_000,
+        5_001,
         "text: at most 5,000 characters, got 5,001.",
     ),
     "states_characters": (
         "/states",
         lambda n: {"text": "!" * n, "what": "c"},
-        limits.STATES_CHARACTERS,
-        limits.STATES_CHARACTERS + 1,
+        2_000,
+        2_001,
         "text: at most 2,000 characters, got 2,001.",
     ),
     "prompt_characters": (
         "/generate",
         lambda n: {"prompt": "a " * (n // 2) + "a" * (n % 2), "length": 1},
-        limits.PROMPT_CHARACTERS,
-        limits.PROMPT_CHARACTERS + 1,
+        2_000,
+        2_001,
         "prompt: at most 2,000 characters, got 2,001.",
     ),
-    "length": (
-        "/generate",
-        lambda n: {"prompt": "", "length": n},
-        limits.LENGTH,
-        limits.LENGTH + 1,
-        "length: at most 2,000, got 2001.",
-    ),
+    "length": ("/generate", lambda n: {"length": n}, 2_000, 2_001, "length: at most 2,000, got 2001."),
     "temperature": (
         "/generate",
-        lambda n: {"prompt": "", "length": 1, "temperature": n},
-        limits.TEMPERATURE,
+        lambda n: {"length": 1, "temperature": n},
+        5,
         5.000001,
         "temperature: at most 5, got 5.000001.",
     ),
     "seed": (
         "/generate",
-        lambda n: {"prompt": "", "length": 1, "seed": n},
-        limits.SEED,
-        limits.SEED + 1,
+        lambda n: {"length": 1, "seed": n},
+        2**32 - 1,
+        2**32,
         "seed: at most 4,294,967,295, got 4294967296.",
     ),
     "translate_characters": (
         "/translate",
         lambda n: {"text": "ü" * n, "beam": 1},  # characters, not bytes
-        limits.TRANSLATE_CHARACTERS,
-        limits.TRANSLATE_CHARACTERS + 1,
+        1_000,
+        1_001,
         "text: at most 1,000 characters, got 1,001.",
     ),
     "attention_characters": (
         "/translate",
         lambda n: {"text": "c" * n, "beam": 1, "attention": True},
-        limits.ATTENTION_CHARACTERS,
-        limits.ATTENTION_CHARACTERS + 1,
+        300,
+        301,
         "text: at most 300 characters with attention, got 301.",
     ),
-    "beam": (
-        "/translate",
-        lambda n: {"text": "c", "beam": n, "n_best": n},
-        limits.BEAM,
-        limits.BEAM + 1,
-        "beam: at most 16, got 17.",
-    ),
+    "beam": ("/translate", lambda n: {"text": "c", "beam": n, "n_best": n}, 16, 17, "beam: at most 16, got 17."),
     "alpha": (
         "/translate",
         lambda n: {"text": "c", "beam": 1, "alpha": n},
-        limits.ALPHA,
+        2,
         2.000001,
         "alpha: at most 2, got 2.000001.",
     ),
 }
+LIMITS = dict(limits.LIMITS)
+for task in all_tasks().values():
+    for endpoint in task.endpoints:
+        LIMITS |= endpoint.limits
 # These are tested where servers are started for them, or below.
-ELSEWHERE = {"body_bytes", "receive_seconds", "connections", "state_characters", "name_characters", "queue", "deadline"}
+ELSEWHERE = {"body_bytes", "receive_seconds", "connections", "state_characters", "name_characters"}
 
 
 @pytest.fixture(autouse=True)
 def _short_translations(monkeypatch):
     """A model that was hardly trained does not know where to end."""
-    monkeypatch.setattr(translation_decoding, "MOST_TIMES", 0)
-    monkeypatch.setattr(translation_decoding, "MOST_MORE", 5)
+    monkeypatch.setattr(translation, "MOST_TIMES", 0)
+    monkeypatch.setattr(translation, "MOST_MORE", 5)
 
 
 def test_every_limit_has_its_test():
@@ -132,14 +119,14 @@ def test_top_k_is_bounded_by_the_vocabulary(served, models):
 
 def test_a_state_at_the_limit_is_looked_at_and_one_past_it_is_not(served):
     for more, error in ((0, "state: was cut off or changed"), (1, "state: at most 131,072 characters, got 131,073.")):
-        answer = served.post("/classify-stream", {"text": "a", "state": "A" * (limits.STATE_CHARACTERS + more)})
+        answer = served.post("/classify-stream", {"text": "a", "state": "A" * (client_state.STATE_CHARACTERS + more)})
         assert answer.status_code == 422
         assert answer.json()["error"].startswith(error)
 
 
 def test_the_name_of_a_model(served):
     for more, status in ((0, 404), (1, 422)):
-        content = {"texts": ["a"], "model": "a" * (limits.NAME_CHARACTERS + more)}
+        content = {"texts": ["a"], "model": "a" * (NAME_CHARACTERS + more)}
         assert served.post("/classify", content).status_code == status
 
 
@@ -155,9 +142,12 @@ def test_a_body_at_the_limit_and_one_past_it(served):
 
 
 def test_the_limits_are_told(served):
-    assert served.client.get("/models").json()["limits"] == LIMITS | {"deadline": 60}
+    assert served.client.get("/models").json()["limits"] == LIMITS | {"queue": 32, "deadline": 60}
 
 
 def test_the_document_has_all_limits():
     rows = re.findall(r"^\| `(\w+)` \| ([\d,.]+) \|", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
-    assert {name: float(value.replace(",", "")) for name, value in rows} == LIMITS
+    assert {name: float(value.replace(",", "")) for name, value in rows} == LIMITS | {
+        "queue": 32,
+        "deadline": 30,
+    }

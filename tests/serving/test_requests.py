@@ -3,9 +3,12 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 
-from quasirnn.serving import limits, requests
-from quasirnn.serving.refusals import Refused
+from quasirnn.serving.api_errors import describe
+from quasirnn.serving.limits import BODY_BYTES
+from quasirnn.tasks.registry import all_tasks
+from serving.servers import request_of
 
 CLASSIFY = {"texts": ["a film"]}
 GENERATE = {"prompt": "the", "length": 2}
@@ -20,6 +23,8 @@ STATES = {"text": "a film", "what": "c"}
         ("/classify", {}, "texts: is missing."),
         ("/classify", [], "the body must be a JSON object."),
         ("/classify", "texts", "the body must be a JSON object."),
+        ("/classify", None, "the body must be a JSON object."),
+        ("/classify", 0, "the body must be a JSON object."),
         ("/classify", {"texts": []}, "texts: at least 1, got 0."),
         ("/classify", {"texts": "a film"}, "texts: must be a list of texts, got 'a film'."),
         ("/classify", {"texts": ["a", 5]}, "texts[1]: must be a text, got 5."),
@@ -28,6 +33,8 @@ STATES = {"text": "a film", "what": "c"}
         ("/classify", {"texts": ["a", " \n"]}, "texts[1]: is blank; there is nothing to read."),
         ("/classify", {"texts": ["<br />"]}, "texts[0]: is blank; there is nothing to read."),
         ("/classify", CLASSIFY | {"colour": 1}, "'colour': no such field; there are model, texts."),
+        ("/classify", {"colour": 1}, "'colour': no such field; there are model, texts."),
+        ("/classify", CLASSIFY | {"": 1}, "'': no such field; there are model, texts."),
         ("/classify", CLASSIFY | {"model": 1}, "model: must be a text, got 1."),
         ("/classify", {"texts": ["\ud800"]}, "texts[0]: holds half of a surrogate pair, which is no character."),
         ("/classify", CLASSIFY | {"model": "\udfff"}, "model: holds half of a surrogate pair, which is no character."),
@@ -35,16 +42,24 @@ STATES = {"text": "a film", "what": "c"}
         ("/classify-stream", STREAM | {"state": 5}, "state: must be a text, got 5."),
         ("/states", STATES | {"text": " "}, "text: is blank; there is nothing to read."),
         ("/states", STATES | {"what": "q"}, "what: must be one of c, h, z, f, o or i, got 'q'."),
-        ("/states", STATES | {"what": "i"}, "what: qrnn has c, h, z, f, o, got i."),
+        ("/states", STATES | {"what": "i"}, "what: the model has c, h, z, f, o, got i."),
         ("/states", STATES | {"layer": 0}, "layer: at least 1, got 0."),
         ("/states", STATES | {"layer": 3}, "layer: at most 2, got 3."),
         ("/states", STATES | {"layer": 10**300}, "layer: at most 2, got a huge number."),
         ("/states", STATES | {"layer": 1.0}, "layer: must be a whole number, got 1.0."),
         ("/states", STATES | {"layer": True}, "layer: must be a whole number, got True."),
         ("/states", STATES | {"label": "neutral"}, "label: must be one of bad, good, got 'neutral'."),
-        ("/states", STATES | {"model": "lstm"}, "model: lstm is an LSTM; only a QRNN's cells and gates can be shown."),
+        (
+            "/states",
+            STATES | {"model": "lstm"},
+            "model: only the cells and gates of a QRNN that reads forwards can be shown.",
+        ),
         ("/generate", GENERATE | {"length": "2"}, "length: must be a whole number, got '2'."),
         ("/generate", GENERATE | {"length": 0}, "length: at least 1, got 0."),
+        ("/generate", GENERATE | {"length": 9.0}, "length: must be a whole number, got 9.0."),
+        ("/generate", GENERATE | {"length": 10**300}, "length: at most 2,000, got a huge number."),
+        ("/generate", GENERATE | {"temperature": 10**300}, "temperature: at most 5, got a huge number."),
+        ("/generate", GENERATE | {"temperature": -(10**400)}, "temperature: must be a number, got a huge number."),
         ("/generate", GENERATE | {"length": 2.5}, "length: must be a whole number, got 2.5."),
         ("/generate", GENERATE | {"temperature": -0.1}, "temperature: at least 0, got -0.1."),
         ("/generate", GENERATE | {"temperature": "1"}, "temperature: must be a number, got '1'."),
@@ -164,27 +179,45 @@ def test_any_text_is_text(served, text):
         assert answer.status_code in (200, 422)
 
 
-def test_defaults_are_those_of_the_contract():
-    asked = requests.parse(b'{"text": "a"}', "application/json", requests.Translate)
-    assert (asked.beam, asked.n_best, asked.alpha, asked.attention) == (8, 1, 0.6, False)
+def test_of_a_field_that_is_given_twice_the_last_counts(served):
+    for body, status in ((b'{"texts": 1, "texts": ["a"]}', 200), (b'{"texts": ["a"], "texts": 1}', 422)):
+        assert served.post("/classify", body).status_code == status
 
 
-def test_a_mistake_is_told_in_one_short_line():
-    body = json.dumps({"texts": {"a" * 1000: 1}, "b" * 5000: 1}).encode()
-    for kind in (requests.Classify, requests.States):
-        with pytest.raises(Refused) as refused:
-            requests.parse(body, "application/json", kind)
-        assert "\n" not in refused.value.sentence
-        assert len(refused.value.sentence) < 300
+def test_a_mistake_is_told_in_one_short_line(served):
+    for content in ({"texts": {"a" * 1000: 1}}, {"texts": ["a"], "b" * 5000: 1}, {"texts": [[[]] * 1000] * 60}):
+        answer = served.post("/classify", content)
+        assert answer.status_code == 422
+        assert "\n" not in answer.json()["error"]
+        assert len(answer.text) < 300
 
 
-def test_the_seed_fits_into_32_bits():
-    assert limits.SEED == 2**32 - 1
-
-
-def test_guarantee_server_takes_any_name_of_a_field_for_what_it_is(served):
-    """Half a surrogate pair is a name in JSON; and of thousands of names the first is enough."""
-    for content in ({"\ud800": 1}, {"texts": ["a"], "\ud800": 1}, {f"field {n}": n for n in range(10_000)}):
+@pytest.mark.parametrize("field", ["\ud800", "\x00", "__class__", "{field}", "ä" * 1000], ids=ascii)
+def test_guarantee_server_takes_any_name_of_a_field_for_what_it_is(served, field):
+    """Half a surrogate pair is a name in JSON."""
+    for content in ({field: 1}, {"texts": ["a"], field: 1}):
         answer = served.post("/classify", content)
         assert (answer.status_code, set(answer.json())) == (422, {"error", "field"})
         assert answer.json()["error"].endswith("no such field; there are model, texts.")
+
+
+def test_guarantee_server_refuses_thousands_of_unknown_fields_with_one_error():
+    """As many as a body has room for: the first is enough."""
+    content = {f"f{number}": 0 for number in range(24_500)}
+    assert BODY_BYTES * 0.95 < len(json.dumps(content, separators=(",", ":"))) <= BODY_BYTES
+    for task in all_tasks().values():
+        for endpoint in task.endpoints:
+            with pytest.raises(ValidationError) as caught:
+                endpoint.request.model_validate(content)
+            assert caught.value.error_count() == 1
+            assert describe([{**each, "loc": ("body", *each["loc"])} for each in caught.value.errors()]).field == "f0"
+
+
+def test_a_body_is_parsed_once(served, monkeypatch):
+    parsed = []
+    monkeypatch.setattr(
+        json, "loads", lambda text, _loads=json.loads, **how: parsed.append(text) or _loads(text, **how)
+    )
+    with served.raw(request_of("/classify", CLASSIFY)) as asked:
+        assert asked.recv(100).startswith(b"HTTP/1.1 200")
+    assert parsed == [json.dumps(CLASSIFY)]

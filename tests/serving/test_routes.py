@@ -202,8 +202,21 @@ def test_the_openapi_document_has_all_paths(served):
     posts = ("/classify", "/classify-stream", "/states", "/generate", "/translate")
     assert set(told["paths"]) == {"/models", "/health/live", "/health/ready", *posts}
     for path in posts:
-        schema = told["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        post = told["paths"][path]["post"]
+        schema = _resolved(told, post["requestBody"]["content"]["application/json"]["schema"])
         assert schema["additionalProperties"] is False
         assert "model" in schema["properties"]
+        errors = {status: answer for status, answer in post["responses"].items() if status != "200"}
+        assert list(errors) == ["400", "404", "408", "413", "415", "421", "422", "500", "503", "504"]
+        for answer in errors.values():
+            assert answer["description"].endswith(".")
+            schema = _resolved(told, answer["content"]["application/json"]["schema"])
+            assert (list(schema["properties"]), schema["required"]) == (["error", "field"], ["error"])
+        kind = "text/event-stream" if path == "/generate" else "application/json"
+        assert list(post["responses"]["200"]["content"]) == [kind]
     assert "/docs" not in told["paths"]
     assert served.client.get("/docs").status_code == 404
+
+
+def _resolved(document: dict, schema: dict) -> dict:
+    return document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]

@@ -3,15 +3,16 @@
 import contextlib
 import logging
 import socket
+import sys
 
 import pytest
 import torch
 
 from quasirnn.serving import limits
-from quasirnn.serving.log import Seldom
+from quasirnn.serving.log import RateLimitFilter
 from quasirnn.serving.page import read_page
 from quasirnn.serving.server import address_of, allowed_hosts, is_loopback, listen, share_cores
-from serving.servers import serving, wait_for
+from serving.servers import events, serving, wait_for
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -62,7 +63,7 @@ def test_the_page_has_its_start_and_nothing_that_cannot_be_served():
 
 
 def test_the_same_is_not_said_too_often():
-    seldom, said = Seldom(seconds=1000), []
+    seldom, said = RateLimitFilter(seconds=1000), []
     for number in range(5):
         record = logging.LogRecord("a", logging.WARNING, "", 0, "full: %d", (number,), None)
         said.append(seldom.filter(record))
@@ -89,3 +90,24 @@ def test_guarantee_server_lets_so_many_connections_in_and_no_more(models, monkey
         with server.raw(LIVE) as served:
             assert served.recv(100).startswith(b"HTTP/1.1 200")
         others.pop().close()
+
+
+def test_a_uvicorn_that_is_not_known_serves_without_private_parts(models, monkeypatch, caplog):
+    """Its own connections then: slow clients can stay, but everything is answered, and so many are let in."""
+    monkeypatch.setattr("quasirnn.serving.server.KNOWN_UVICORNS", ("0.1", "0.2"))
+    monkeypatch.setitem(sys.modules, "quasirnn.serving.connection", None)  # an import of it fails
+    monkeypatch.setattr(limits, "CONNECTIONS", 3)
+    with serving(*models.loaded) as running:
+        assert "is not known (but 0.1, 0.2 are)" in caplog.text
+        assert running.post("/classify", {"texts": ["a film"]}).status_code == 200
+        assert events(running.post("/generate", {"length": 3, "seed": 1}).text)[-1][0] == "end"
+        assert running.post("/classify", b" " * (limits.BODY_BYTES + 1)).status_code == 413
+        with running.raw(b"this is no HTTP\r\n\r\n") as asked:
+            assert asked.recv(100).startswith(b"HTTP/1.1 400")
+        wait_for(lambda: len(running.server.server_state.connections) == 1)
+        others = [running.raw() for _ in range(2)]
+        wait_for(lambda: all(running.is_connected(each) for each in others))
+        with running.raw(LIVE) as refused:
+            assert refused.recv(100).startswith(b"HTTP/1.1 503")
+        for each in others:
+            each.close()

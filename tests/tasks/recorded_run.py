@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from quasirnn.tasks.language_model_settings import PRESETS
+from quasirnn.tasks.language_model import TASK
 from quasirnn.tasks.run_folder import Run, Training, create
 
 START = {"event": "start", "step": 0, "epoch": 1, "steps_per_epoch": 10}
@@ -34,7 +34,7 @@ SENTIMENT = [
 
 
 def recorded(path: Path, records: list[dict[str, Any]], task: str = "language-model") -> Run:
-    settings = PRESETS["demo"].for_cell("qrnn")
+    settings = TASK.presets["demo"].for_cell("qrnn")
     run = create(path, training=Training(task, "demo", settings), config={})
     run.metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
     return run

@@ -1,30 +1,20 @@
-"""The language model as a task: its presets, its learner, and figures that a plain computation confirms."""
+"""The language model as a task: streams and states, initialisation, and figures that a plain computation confirms."""
 
-import dataclasses
 import math
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from quasirnn.data.errors import DataError
-from quasirnn.data.streams import Streams
+from quasirnn.errors import DataError, RunError
 from quasirnn.models import LanguageModel
 from quasirnn.models.initialisation import init_unit_gates
 from quasirnn.tasks import language_model as task
-from quasirnn.tasks.language_model import (
-    LANGUAGE_MODEL,
-    LanguageModelLearner,
-    PreparedLanguageModel,
-    build,
-    loss_per_token,
-    perplexity,
-)
-from quasirnn.tasks.language_model_settings import DEMO, FAST, PAPER, PRESETS
-from quasirnn.tasks.run_folder import RunError
-from quasirnn.tasks.settings import CELLS, SettingsError, apply_overrides
-from quasirnn.training.schedule import StepInfo
-from tasks.tiny_language_model import KEYS, write_texts
+from quasirnn.tasks.language_model import TASK, loss_per_token, perplexity
+from quasirnn.tasks.settings import CELLS
+from quasirnn.tasks.task import Dataset
+from tasks.tiny import LANGUAGE_MODEL, learner
+from tasks.tiny_language_model import write_texts
 
 VOCABULARY = 11
 
@@ -48,53 +38,35 @@ def plain_loss(model: LanguageModel, ids: torch.Tensor) -> float:
         return F.cross_entropy(logits[:, 0], ids[1:]).item()
 
 
-def learner(model: LanguageModel, tokens: int = 500, valid: int = 300, **streams) -> LanguageModelLearner:
-    ids = torch.randint(VOCABULARY, (tokens + valid,))
-    streams = Streams(ids[:tokens], **{"batch_size": 4, "length": 8, **streams})
-    return LanguageModelLearner(model, streams, ids[tokens:], run=None, device=torch.device("cpu"))
-
-
-def test_batches_from_any_start_are_the_rest_of_the_epoch():
-    learning = learner(lively_model())
-    whole = list(learning.batches(0, 0))
-    assert len(whole) == learning.steps_per_epoch == 16
-    for start in (0, 1, 7, 15, 16):
-        rest = list(learning.batches(3, start))
-        assert len(rest) == learning.steps_per_epoch - start
-        for (x, y), (expected_x, expected_y) in zip(rest, whole[start:], strict=True):
-            assert torch.equal(x, expected_x)
-            assert torch.equal(y, expected_y)
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    return write_texts(tmp_path_factory.mktemp("texts"))
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_the_loss_is_the_sum_over_the_tokens_of_a_stream_that_goes_on(cell):
+def test_the_loss_is_the_sum_over_the_tokens_of_a_stream_that_goes_on(texts, cell):
     """Window by window, with what is carried between them: the same as each stream at once."""
-    model = lively_model(cell=cell)
-    learning = learner(model)
-    total, count, carried = 0.0, 0, None
-    for batch in learning.batches(0, 0):
+    prepared = LANGUAGE_MODEL.prepare(texts, cell=cell)
+    learning, model = learner(prepared), prepared.model
+    init_unit_gates(model, 0.1)
+    total, count, carried, batches = 0.0, 0, None, list(learning.batches(0, 0))
+    for batch in batches:
         loss, tokens, carried = learning.loss(model, batch, carried)
         assert loss.requires_grad
         assert not any(part.requires_grad for part in carried)
         total, count = total + loss.item(), count + tokens
-    x, y = learning.streams.inputs, learning.streams.targets
+    x, y = (torch.cat([batch[key] for batch in batches]) for key in ("tokens", "targets"))
     assert count == y.numel()
     with torch.no_grad():
         whole = F.cross_entropy(model(x)[0].flatten(0, 1), y.flatten(), reduction="sum").item()
     assert total == pytest.approx(whole, rel=1e-5)
 
 
-@pytest.mark.parametrize("cell", CELLS)
-def test_validation_is_the_plain_mean_in_double(cell):
-    model = lively_model(cell=cell)
-    learning = learner(model)
-    exact = plain_loss(model, learning.valid)
-    figures = learning.validate(model, lambda done, of: None)
-    assert figures["loss"] == pytest.approx(exact, rel=1e-6)
-    assert figures["perplexity"] == pytest.approx(math.exp(exact), rel=1e-5)
-    assert figures["bits"] == pytest.approx(exact / math.log(2), rel=1e-6)
-    assert learning.best_by in figures
-    assert not learning.higher_is_better
+def test_validation_has_perplexity_and_bits(texts):
+    prepared = LANGUAGE_MODEL.prepare(texts)
+    figures = learner(prepared).validate(prepared.model, lambda done, of: None)
+    assert figures["perplexity"] == pytest.approx(math.exp(figures["loss"]))
+    assert figures["bits"] == pytest.approx(figures["loss"] / math.log(2))
 
 
 @pytest.mark.parametrize("window", [1, 7, 299, 300, 4096])
@@ -135,156 +107,46 @@ def test_perplexity_is_the_exponential_and_never_an_error():
     assert perplexity(1e5) == math.inf
 
 
-def test_the_papers_preset_is_the_paper():
-    """Section 3.2, figure 4 for the batch, and the caption of table 2 for dropout."""
-    paper = {
-        "cell": "qrnn",
-        "level": "word",
-        "num_layers": 2,
-        "hidden_size": 640,
-        "kernel_size": 2,
-        "pooling": "fo",
-        "zoneout": 0.1,
-        "dropout": 0.5,
-        "batch_size": 20,
-        "length": 105,
-        "optimizer": "sgd",
-        "learning_rate": 1.0,
-        "schedule": "hold-decay",
-        "hold_epochs": 6,
-        "decay": 0.95,
-        "epochs": 72,
-        "l2": 2e-4,
-        "clip": 10.0,
-        "gate_bias": False,
-        "max_steps": None,
-        "max_minutes": None,
-        "patience": None,
-        "weight_decay": 0.0,
-        "lowercase": False,
-        "max_vocabulary": None,
-    }
-    settings = PAPER.for_cell("qrnn")
-    assert {key: getattr(settings, key) for key in paper} == paper
-
-
-def test_the_papers_lstm_differs_where_an_lstm_must():
-    qrnn, lstm = (dataclasses.asdict(PAPER.for_cell(cell)) for cell in CELLS)
-    different = {key: lstm[key] for key in qrnn if qrnn[key] != lstm[key]}
-    assert different.pop("cell") == "lstm"
-    assert different.pop("gate_bias") is True
-    assert {key: different[key] for key in ("kernel_size", "pooling", "zoneout")} == dict.fromkeys(
-        ("kernel_size", "pooling", "zoneout")
-    )
+def built(settings, size: int = VOCABULARY) -> LanguageModel:
+    ids = torch.arange(size)
+    return TASK.build(settings, Dataset(None, range(size), {"train": ids, "valid": ids}, {}))
 
 
 @pytest.mark.parametrize(("cell", "parameters"), [("qrnn", 17_725_200), ("lstm", 19_373_840)])
 def test_the_papers_models_have_the_papers_sizes(cell, parameters):
     """Table 2 has 18 and 20 million."""
     with torch.device("meta"):
-        model = build(PAPER.for_cell(cell), 10_000, torch.ones(10_000))
+        # Counting tokens needs numbers.
+        model = built(LANGUAGE_MODEL.settings("unigram_init=no", preset="paper", cell=cell), 10_000)
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
 
 
-def test_the_papers_learning_rate():
-    prepared = object.__new__(PreparedLanguageModel)
-    prepared.settings = PAPER.for_cell("qrnn")
-    rate = prepared.schedule()
-    rates = [rate(StepInfo(step=0, epoch=epoch, steps_per_epoch=443, total_steps=72 * 443)) for epoch in range(72)]
-    assert rates[:6] == [1.0] * 6
-    assert rates[6:] == pytest.approx([0.95**n for n in range(1, 67)])
-
-
-def test_what_the_papers_preset_sets_has_a_note_of_where_it_is_from():
-    usual = {field.name: (field.default, field.metadata["group"]) for field in dataclasses.fields(PAPER.qrnn)}
-    for key, (default, group) in usual.items():
-        if group in ("data", "model", "optimisation") and getattr(PAPER.qrnn, key) != default:
-            assert key in PAPER.notes, f"{key} has no note"
-    for key, note in PAPER.notes.items():
-        assert note.startswith(("paper", "ours")), f"{key}: {note}"
-    # What the paper leaves open and what decides is said to be ours.
-    for key in ("output_dropout", "word_scale", "gates_start", "unigram_start", "loss_scale", "tied"):
-        assert PAPER.notes[key].startswith("ours"), key
-
-
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    return write_texts(tmp_path_factory.mktemp("texts"))
-
-
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
-def test_every_preset_can_be_built(texts, preset, cell):
-    small = [key for key in KEYS if key.partition("=")[0] in ("hidden_size", "batch_size", "length")]
-    settings = apply_overrides(preset.for_cell(cell), small)
-    prepared = PreparedLanguageModel(settings, [str(texts)])
-    model = prepared.model
-    assert model.vocabulary_size == len(prepared.vocabulary)
-    assert (model.config["cell"], model.config["hidden_size"]) == (cell, 8)
-    assert (model.softmax.weight is model.embedding.weight) == settings.tied
-    optimizer, rate = prepared.optimizer(), prepared.schedule()
-    assert type(optimizer).__name__.lower() == settings.optimizer
-    assert optimizer.param_groups[0]["lr"] == settings.learning_rate
-    assert 0 < rate(StepInfo(step=0, epoch=0, steps_per_epoch=10, total_steps=100)) <= 1
-    if settings.unigram_start:
-        counts = torch.bincount(prepared.train, minlength=len(prepared.vocabulary))
-        assert torch.equal(model.softmax.bias.argsort(), counts.clamp(min=1).log().argsort())
-
-
-def test_the_same_seed_builds_the_same_weights():
-    settings = DEMO.for_cell("qrnn")
-    first, again, other = (
-        build(dataclasses.replace(settings, seed=seed, hidden_size=8), VOCABULARY).state_dict() for seed in (3, 3, 4)
-    )
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["embedding.weight"], other["embedding.weight"])
+def test_the_softmax_may_be_tied_and_its_bias_may_be_that_of_unigrams(texts):
+    for keys in (["tied=no", "unigram_init=yes"], ["tied=yes"]):
+        prepared = LANGUAGE_MODEL.prepare(texts, *keys)
+        model = prepared.model
+        assert (model.softmax.weight is model.embedding.weight) == prepared.settings.tied
+        counts = torch.bincount(prepared.data.parts["train"], minlength=len(prepared.vocabulary)).clamp(min=1)
+        as_frequent = torch.equal(model.softmax.bias.argsort(), counts.log().argsort())
+        assert as_frequent == prepared.settings.unigram_init
 
 
 @pytest.mark.parametrize(
-    ("start", "largest"), [("usual", (3 / 16) ** 0.5), ("small", 0.05), ("unit", (3 / 16 / 0.01) ** 0.5)]
+    ("init", "largest"), [("default", (3 / 16) ** 0.5), ("small", 0.05), ("unit", (3 / 16 / 0.01) ** 0.5)]
 )
-def test_gates_start_as_the_settings_say(start, largest):
+def test_gates_are_initialised_as_the_settings_say(init, largest):
     """The bound of each uniform distribution, for two inputs of 8 with a deviation of 0.1."""
-    settings = apply_overrides(FAST.for_cell("qrnn"), ["hidden_size=8", "dropout=0", f"gates_start={start}"])
-    weight = build(settings, VOCABULARY).rnn.layers[0].weight
+    weight = built(LANGUAGE_MODEL.settings("hidden_size=8", "dropout=0", f"gate_init={init}")).rnn.layers[0].weight
     assert 0.9 * largest < weight.abs().max() <= largest * (1 + 1e-6)
 
 
-def test_usual_presets(texts, tmp_path):
-    assert LANGUAGE_MODEL.usual_preset([], []) == "demo"
-    assert LANGUAGE_MODEL.usual_preset([str(texts)], []) == "fast"
-    for name in ("train", "valid", "test"):
-        (tmp_path / f"ptb.{name}.txt").write_text("a b\n")
-    assert LANGUAGE_MODEL.usual_preset([str(tmp_path)], ["epochs=3"]) == "paper"
-    assert LANGUAGE_MODEL.usual_preset([str(tmp_path)], ["train=ptb.valid"]) == "fast"
-    assert LANGUAGE_MODEL.usual_preset([str(tmp_path), str(texts)], []) == "fast"
-
-
-def test_settings_that_contradict_one_another_are_told_together():
-    with pytest.raises(SettingsError) as caught:
-        apply_overrides(PAPER.for_cell("qrnn"), ["weight_decay=0.1", "tied=true", "embedding_size=5"])
-    assert caught.value.mistakes == (
-        "embedding_size: with tied=true it is hidden_size=640, got 5",
-        "weight_decay: sgd has none; give l2, or optimizer=adamw",
-    )
-    with pytest.raises(SettingsError, match="l2: adamw has its own; give weight_decay, or optimizer=sgd"):
-        apply_overrides(FAST.for_cell("qrnn"), ["l2=0.1"])
-
-
-def test_a_validation_text_without_anything_to_predict(texts, tmp_path):
+def test_a_validation_text_without_anything_to_predict(tmp_path):
     folder = write_texts(tmp_path / "texts")
     (folder / "valid.txt").write_text("\n")
-    settings = apply_overrides(FAST.for_cell("qrnn"), list(KEYS))
     with pytest.raises(RunError, match="the validation text has nothing to predict; at least 2 tokens are needed"):
-        PreparedLanguageModel(settings, [str(folder)])
+        LANGUAGE_MODEL.prepare(folder)
 
 
 def test_more_streams_than_the_text_has_tokens(texts):
-    settings = apply_overrides(FAST.for_cell("qrnn"), ["hidden_size=8", "batch_size=1000"])
-    prepared = PreparedLanguageModel(settings, [str(texts)])
-
-    class One:
-        rank, size, device = 0, 1, torch.device("cpu")
-
     with pytest.raises(DataError, match=r"cannot be cut into 1000 streams; at least 1001 are needed"):
-        prepared.learner(One(), None)
+        learner(LANGUAGE_MODEL.prepare(texts, "batch_size=1000"))

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 import quasirnn
-from quasirnn.data.errors import DataError
+from quasirnn.errors import DataError
 from quasirnn.models import Sampler
 from quasirnn.tasks.run_folder import RunError
 from tasks.tiny_language_model import WORDS, train_tiny, write_texts

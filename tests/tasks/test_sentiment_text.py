@@ -11,9 +11,8 @@ import torch
 from torch.nn import functional as F
 
 import quasirnn
-from quasirnn.data.errors import DataError
-from quasirnn.data.text_files import TextError
-from quasirnn.tasks import sentiment_text
+from quasirnn.errors import DataError, TextError
+from quasirnn.tasks import sentiment as sentiment_text
 from quasirnn.tasks.run_folder import RunError
 from tasks.tiny_sentiment import THREE, TWO, labelled_rows, train_runs, train_tiny, write_labelled, write_rows
 

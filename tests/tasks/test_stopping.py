@@ -3,7 +3,7 @@
 import pytest
 
 import quasirnn
-from quasirnn.tasks import sentiment_text
+from quasirnn.tasks import sentiment as sentiment_text
 from tasks import tiny_sentiment, tiny_translation
 
 

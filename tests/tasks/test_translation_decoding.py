@@ -10,9 +10,9 @@ import quasirnn
 from models.exhaustive_search import factor
 from quasirnn.models import greedy
 from quasirnn.models.translator_decoder import Decoding
-from quasirnn.tasks import translation_decoding
+from quasirnn.tasks import translation as translation_decoding
 from quasirnn.tasks.settings import CELLS
-from quasirnn.tasks.translation_decoding import Decoder, pieces
+from quasirnn.tasks.translation import Decoder, pieces
 from tasks.tiny_translation import paired_rows, train_runs
 
 # Of very different lengths, in no order; one of nothing that the model knows.

@@ -6,7 +6,7 @@ import pytest
 import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF
 
-from quasirnn.tasks.translation_scores import score
+from quasirnn.tasks.translation import score
 
 FOUND = ["the cat sat on the mat", "A dog ran", "", "it is two o'clock, in the morning"]
 RIGHT = ["the cat sat on a mat", "a dog ran", "red", "it is two o'clock in the morning"]

@@ -10,12 +10,12 @@ from sacrebleu.metrics import BLEU, CHRF
 from torch.nn import functional as F
 
 import quasirnn
-from quasirnn.data.errors import DataError
-from quasirnn.data.text_files import TextError
-from quasirnn.tasks import translation_decoding, translation_text
+from quasirnn.errors import DataError, TextError
+from quasirnn.tasks import translation as translation_decoding
+from quasirnn.tasks import translation as translation_text
 from quasirnn.tasks.run_folder import RunError
 from quasirnn.tasks.settings import CELLS
-from quasirnn.tasks.translation_decoding import pieces
+from quasirnn.tasks.translation import pieces
 from tasks.tiny_translation import NOTES, paired_rows, train_runs, train_tiny, write_pairs
 
 SOURCES, TARGETS = zip(*paired_rows("test"), strict=True)

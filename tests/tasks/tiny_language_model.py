@@ -6,10 +6,11 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from quasirnn.tasks import training_run
-from quasirnn.tasks.language_model import LANGUAGE_MODEL
+from quasirnn.tasks.registry import find_task
 from quasirnn.tasks.training_run import Request, Trained, train
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "the", "dog", "ran", "to", "it"]
@@ -48,9 +49,14 @@ def in_a_hurry() -> Iterator[None]:
         yield
 
 
-def train_tiny(out: Path, data: Path, *keys: str, **request: str) -> Trained:
-    """A run at `out`; later keys take the place of earlier ones."""
-    chosen = {key.partition("=")[0]: key for key in (*KEYS, *keys)}
-    asked = Request(data=[str(data)], preset="fast", out=out, overrides=list(chosen.values()), **request)
+def keys(*more: str, cell: str = "qrnn") -> list[str]:
+    """KEYS with some of them changed."""
+    return list({key.partition("=")[0]: key for key in (*KEYS, *more)}.values())
+
+
+def train_tiny(out: Path, data: Path, *more: str, task: str = "language-model", keys=keys, **request: Any) -> Trained:
+    """A run at `out`; `more` takes the place of KEYS."""
+    overrides = keys(*more, cell=request.get("cell", "qrnn"))
+    asked = Request(data=[str(data)], preset="fast", out=out, overrides=overrides, **request)
     with in_a_hurry():
-        return train(LANGUAGE_MODEL, asked)
+        return train(find_task(task), asked)

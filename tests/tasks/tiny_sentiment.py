@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from quasirnn.tasks.sentiment import SENTIMENT
-from quasirnn.tasks.training_run import Request, Trained, train
-from tasks.tiny_language_model import in_a_hurry
+from quasirnn.tasks.training_run import Trained
+from tasks import tiny_language_model
 
 TELLING = {"bad": "dull", "fair": "usual", "good": "great"}
 TWO, THREE = ("bad", "good"), ("bad", "fair", "good")
@@ -33,7 +32,7 @@ KEYS = (
 Rows = list[tuple[str, str]]
 
 
-def keys(*more: str) -> list[str]:
+def keys(*more: str, cell: str = "qrnn") -> list[str]:
     """KEYS with some of them changed."""
     return list({key.partition("=")[0]: key for key in (*KEYS, *more)}.values())
 
@@ -88,9 +87,7 @@ def write_vectors(file: Path, size: int = 8) -> dict[str, list[float]]:
 
 def train_tiny(out: Path, data: Path, *more: str, **request: object) -> Trained:
     """A run at `out`; `more` takes the place of KEYS."""
-    asked = Request(data=[str(data)], preset="fast", out=out, overrides=keys(*more), **request)
-    with in_a_hurry():
-        return train(SENTIMENT, asked)
+    return tiny_language_model.train_tiny(out, data, *more, task="sentiment", keys=keys, **request)
 
 
 def train_runs(folder: Path) -> Path:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from quasirnn.tasks.training_run import Request, Trained, train
-from quasirnn.tasks.translation import TRANSLATION
-from tasks.tiny_language_model import in_a_hurry
+from quasirnn.tasks.training_run import Trained
+from tasks import tiny_language_model
 
 NOTES = {"c": "do", "d": "ré", "e": "mi", "f": "fa", "g": "sol", "h": "si"}
 PAIRS = {"train": 160, "valid": 8, "test": 12}
@@ -64,10 +63,7 @@ def write_paired(folder: Path, splits: Sequence[str] = tuple(PAIRS)) -> Path:
 
 def train_tiny(out: Path, data: Path, *more: str, **request: object) -> Trained:
     """A run at `out`; `more` takes the place of KEYS."""
-    overrides = keys(*more, cell=str(request.get("cell", "qrnn")))
-    asked = Request(data=[str(data)], preset="fast", out=out, overrides=overrides, **request)
-    with in_a_hurry():
-        return train(TRANSLATION, asked)
+    return tiny_language_model.train_tiny(out, data, *more, task="translation", keys=keys, **request)
 
 
 @cache

@@ -106,7 +106,7 @@ CASES = {
     "optimizer, parameter 0: exp_avg has the shape [1]": with_tensors(
         OPTIMIZER, lambda tensors: tensors.update({"0.exp_avg": torch.zeros(1)})
     ),
-    "weight_decay is 0.5 there and 0.01 here": with_state(
+    "weight_decay is 0.5 in the checkpoint and 0.01 here": with_state(
         lambda state: state["optimizer"]["param_groups"][0].update(weight_decay=0.5)
     ),
     "random.cpu must be 5056 bytes": with_tensors(

@@ -120,7 +120,7 @@ def check_layer(
     with torch.random.fork_rng(devices=[] if device == "cpu" else None):
         torch.manual_seed(seed)
         rnn = QRNN(D, H, kernel_size=k, pooling=pooling, zoneout=zoneout).to(device, dtype)
-        weights = [rnn.layers[0].weight.detach().cpu(), rnn.layers[0].bias.detach().cpu()]
+        weights = [parameter.detach().cpu() for parameter in rnn.parameters()]
         names = ["h", "gradient of x", "gradient of the weight", "gradient of the bias", "h in inference", "h by steps"]
 
         # The layer draws the seed of its mask as its first random number; the equations get the same one.

@@ -9,7 +9,7 @@ the beam.
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from quasirnn.models.translator_decoder import Decoding
 from quasirnn.plots.lines import Panel, lines_over
 
 # To time another cell, add it here.
-CELLS = {"QRNN": "qrnn", "nn.LSTM": "lstm"}
+CELLS: dict[str, Literal["qrnn", "lstm"]] = {"QRNN": "qrnn", "nn.LSTM": "lstm"}
 OTHERS = [name for name in CELLS if name != "QRNN"]
 
 

@@ -45,11 +45,14 @@ class Case:
         return f"{self.mode}, batch {self.B}, length {self.T}, {self.H} units, {self.pooling}, width {self.k}"
 
 
+VARIANTS_BUDGET = Budget(seconds=0.8)
+
+
 @dataclass(frozen=True)
 class Plan:
     cases: tuple[Case, ...]
     budget: Budget  # for each cell of the grid
-    variants_budget: Budget = Budget(seconds=0.8)  # for each of the others
+    variants_budget: Budget = VARIANTS_BUDGET  # for each of the others
 
 
 def grid(batches: tuple[int, ...], lengths: tuple[int, ...], H: int) -> tuple[Case, ...]:

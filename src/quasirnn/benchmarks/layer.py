@@ -94,6 +94,10 @@ def summarise(cells: list[Cell]) -> list[Figure]:
     return figures
 
 
+def ratio_to(name: str) -> Callable[[Cell], float]:
+    return lambda cell: cell["ratios"][name]
+
+
 def tables(result: Result) -> list[Table]:
     return [
         grid_table(
@@ -102,7 +106,7 @@ def tables(result: Result) -> list[Table]:
             [cell for cell in result.cells if cell["mode"] == mode],
             "B",
             "T",
-            lambda cell, name=name: cell["ratios"][name],
+            ratio_to(name),
         )
         for name in OTHERS
         for mode in MODES
@@ -110,12 +114,12 @@ def tables(result: Result) -> list[Table]:
 
 
 def draw(result: Result, path: Path) -> None:
-    rows = []
+    rows: list[list[Grid]] = []
     for name in OTHERS:
         rows.append([])
         for mode in MODES:
             cells = [cell for cell in result.cells if cell["mode"] == mode]
-            B, T, ratios = pivot(cells, "B", "T", lambda cell, name=name: cell["ratios"][name])
+            B, T, ratios = pivot(cells, "B", "T", ratio_to(name))
             title = f"{name} / QRNN, {mode}"
             rows[-1].append(Grid(title, np.array(ratios), [*map(str, B)], [*map(str, T)], "batch size", "length"))
     ratio_grids(

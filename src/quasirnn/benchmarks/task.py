@@ -7,8 +7,9 @@ engine's run log; the time to draw a batch is given separately.
 """
 
 import dataclasses
+import functools
+import operator
 import statistics
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -275,24 +276,26 @@ def summarise(cells: list[Cell]) -> list[Figure]:
 
 
 def tables(result: Result) -> list[Table]:
-    s, unit, (qrnn, lstm) = result.settings, result.settings["unit"], result.cells
+    s, unit = result.settings, result.settings["unit"]
+    qrnn, lstm = result.cells
     rows = []
 
-    def add(name: str, of: Callable[[Cell], float], form: str = ",.0f", scale: float = 1.0) -> None:
-        numbers = [of(cell) for cell in (qrnn, lstm)]
-        ratio = f"{numbers[1] / numbers[0]:.2f}" if numbers[0] else ""
-        rows.append([name, *(f"{number * scale:{form}}" for number in numbers), ratio])
+    def add(name: str, *keys: str, form: str = ",.0f", scale: float = 1.0) -> None:
+        of_both: list[Any] = [functools.reduce(operator.getitem, keys, cell) for cell in (qrnn, lstm)]
+        ours, theirs = of_both
+        ratio = f"{theirs / ours:.2f}" if ours else ""
+        rows.append([name, *(f"{number * scale:{form}}" for number in of_both), ratio])
 
-    add("parameters", lambda cell: cell["parameters"])
+    add("parameters", "parameters")
     for part, name in MULTIPLIED.items():
-        add(f"multiply-adds per time step: {name}", lambda cell, part=part: cell["multiply_adds"][part])
+        add(f"multiply-adds per time step: {name}", "multiply_adds", part)
     for key, word in (("median", "median step"), ("best", "best step"), ("all", "all steps together")):
-        add(f"{unit}/s: {word}", lambda cell, key=key: cell["items_per_second"][key])
+        add(f"{unit}/s: {word}", "items_per_second", key)
     for part in qrnn["parts"]:
-        add(f"ms per step: {part}, median", lambda cell, part=part: cell["parts"][part], ",.1f", 1e3)
-    add("ms per step: drawing the batch, not counted", lambda cell: cell["draw_seconds"], ",.2f", 1e3)
-    add("peak MB: training", lambda cell: cell["memory"]["training_bytes"], ",.0f", 1e-6)
-    add("peak MB: the whole process", lambda cell: cell["memory"]["process_bytes"], ",.0f", 1e-6)
+        add(f"ms per step: {part}, median", "parts", part, form=",.1f", scale=1e3)
+    add("ms per step: drawing the batch, not counted", "draw_seconds", form=",.2f", scale=1e3)
+    add("peak MB: training", "memory", "training_bytes", scale=1e-6)
+    add("peak MB: the whole process", "memory", "process_bytes", scale=1e-6)
 
     def shown(value: Any) -> str:
         return "-" if value is None else str(value).lower()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -85,8 +86,8 @@ class TrainingBatch:
     def __call__(self) -> None:
         spent = dict.fromkeys(PARTS, 0.0)
 
-        def timed(part: str, work: Callable[[], Tensor | None]) -> Tensor:
-            kept: list[Tensor] = []
+        def timed(part: str, work: Callable[[], Any]) -> Any:
+            kept: list[Any] = []
             spent[part] += self.stopwatch.seconds(lambda: kept.append(work()))
             return kept[0]
 

@@ -60,7 +60,8 @@ class TrainingSteps:
         settings = training.settings
         plan = plan_of(settings, task.loss_scale(settings))
         self.name = settings.cell
-        self.world = World(PRECISIONS[settings.precision], cpu=device == "cpu")
+        precision: Any = PRECISIONS[settings.precision]
+        self.world = World(precision, cpu=device == "cpu")
         if self.world.size > 1:
             raise RunError("steps are timed in one process: start this without torchrun.")
         # A learner writes to its run only when it validates.

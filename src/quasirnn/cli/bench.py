@@ -139,9 +139,7 @@ def decoding(options: Options) -> None:
 @command("task", without=["seed"])
 def task_steps(
     options: Options,
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="As for train: sentiment, language-model or translation.")
-    ],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="As for train.")],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Change settings, as for train; for both where both have them."),

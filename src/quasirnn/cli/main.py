@@ -1,4 +1,4 @@
-"""The entry point: collects the commands, those of the tasks among them, and turns errors into one line and an exit code."""
+"""The entry point: collects the commands, also those of the tasks; an error becomes one line and an exit code."""
 
 import functools
 import sys
@@ -56,10 +56,11 @@ def add_task_commands() -> None:
     from quasirnn.tasks.registry import all_tasks
 
     for task in all_tasks().values():
-        for function in task.commands:
-            app.command(name=function.__name__)(guarded(function))
-        for function in task.plots:
-            plot.app.command(name=function.__name__)(guarded(function))
+        for group, functions in ((app, task.commands), (plot.app, task.plots)):
+            there = {command.name for command in group.registered_commands}
+            for function in functions:
+                if function.__name__ not in there:
+                    group.command(name=function.__name__)(guarded(function))
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:

@@ -1,6 +1,7 @@
 """Batches of sequences of similar length, with their true lengths: little is spent on padding, and nothing is cut.
 
-A batch is a dictionary of tensors. A task says how rows become one (its `collate`); which rows those are is decided here.
+A batch is a dictionary of tensors. A task says how rows become one (its `collate`); which rows those are is decided
+here.
 """
 
 import hashlib

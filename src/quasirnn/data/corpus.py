@@ -19,8 +19,8 @@ from quasirnn.errors import DataError, TextError
 
 __all__ = ["SPLITS", "Columns", "Corpus", "Part", "built_in", "canonical", "finish_line", "read_corpus"]
 
-# Called with the values of a row and its FILE:LINE; raises TextError for a row that cannot be used.
-Check = Callable[[tuple[str, ...], str], None]
+# Called with the split, the values of a row and its FILE:LINE; raises TextError for a row that cannot be used.
+Check = Callable[[str, tuple[str, ...], str], None]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ def read_corpus(
     stems: Mapping[str, str | None] | None = None,
     seed: int = 1,
     check: Check | None = None,
+    check_train: Callable[[Part], None] | None = None,
 ) -> Corpus:
     """Read a corpus, all of it now, so that whatever is wrong with a file is said before training and not after it.
 
@@ -71,19 +72,21 @@ def read_corpus(
         splits: what to return: train, valid (val, dev), test, or the stem of a file, to be read whole.
         stems: names of the files of train, valid and test, where they cannot be guessed.
         seed: chooses what is held out.
-        check: is called with every row.
+        check: is called with every row, those of train first.
+        check_train: is called with the training part, before anything is held out of it and other parts are read.
 
     Raises:
         DataError: the data cannot be used as asked; a TextError with file and line if a row is at fault.
     """
     locations = sources.find(data, columns, stems or {})
     wanted = list(dict.fromkeys(map(canonical, splits)))
-    reader = _Reader(columns, check)
+    reader = _Reader(columns, check, check_train)
     absent = {split for split in ("valid", "test") if sources.find_part(locations, split) is None}
     parts: dict[str, Part] = {}
     if "train" in wanted or absent & set(wanted):
-        if not any("train" in each.parts for each in locations):
-            folder = locations[0].path
+        unclear = [each.path for each in locations if not each.parts]
+        if unclear or not any("train" in each.parts for each in locations):
+            folder = [*unclear, locations[0].path][0]
             raise DataError(
                 f"{folder} has no training part; {sources.listing(folder, columns)}; "
                 f"say which is which: train=STEM valid=STEM test=STEM"
@@ -110,8 +113,8 @@ def built_in(name: str, make: Callable[[str], Mapping[str, Iterable[str]]], spli
 class _Reader:
     """Reads sources of rows, compares known corpora with their published counts, and takes notes."""
 
-    def __init__(self, columns: Columns, check: Check | None) -> None:
-        self.columns, self.check = columns, check
+    def __init__(self, columns: Columns, check: Check | None, check_train: Callable[[Part], None] | None) -> None:
+        self.columns, self.check, self.check_train = columns, check, check_train
         self.notes: list[str] = []
         self.differences: list[str] = []
 
@@ -130,7 +133,7 @@ class _Reader:
                 empty += 1
                 continue
             if self.check is not None:
-                self.check(values, place)
+                self.check(split, values, place)
             rows.append(values)
         if not rows:
             if empty:
@@ -138,7 +141,8 @@ class _Reader:
             raise TextError(f"{source.paths[0]}:1: no {columns.unit} in it. Was it copied whole?")
         if empty:
             self.notes.append(
-                f"{split}: {empty:,} of {empty + len(rows):,} {columns.unit} of {source.name} left out, as a side is empty"
+                f"{split}: {empty:,} of {empty + len(rows):,} {columns.unit} of {source.name} left out, as a side is "
+                f"empty"
             )
         return Part(dict(zip(columns.names, map(list, zip(*rows, strict=True)), strict=True)), source.paths)
 
@@ -164,6 +168,8 @@ def _read_train(locations: Sequence[Location], reader: _Reader, seed: int) -> di
         if not with_train:
             continue
         whole = join([reader.read("train", each) for each in with_train])
+        if reader.check_train is not None:
+            reader.check_train(whole)
         missing = [split for split in ("valid", "test") if not any(split in each.parts for each in group)]
         made = {"train": whole}
         if missing:
@@ -173,16 +179,18 @@ def _read_train(locations: Sequence[Location], reader: _Reader, seed: int) -> di
             joined[split].append(part)
     parts = {split: join(some) for split, some in joined.items() if some}
     if len(joined["train"]) > 1 and columns.group is not None:
-        parts["train"] = _without(parts, columns.group, reader.notes)
+        parts["train"] = _without(parts, columns, columns.group, reader.notes)
     return parts
 
 
-def _without(parts: Mapping[str, Part], group: str, notes: list[str]) -> Part:
+def _without(parts: Mapping[str, Part], columns: Columns, group: str, notes: list[str]) -> Part:
     """The training part without rows whose group another folder has held out."""
     train = parts["train"]
     away = {value for split in ("valid", "test") if split in parts for value in parts[split][group]}
     left = [row for row, value in enumerate(train[group]) if value not in away]
     if len(left) == len(train):
         return train
-    notes.append(f"train: {len(train) - len(left):,} rows left out, as another folder has their {group} held out")
+    notes.append(
+        f"train: {len(train) - len(left):,} {columns.unit} left out, as another folder has their {group} held out"
+    )
     return replace(train.select(left), files=train.files)

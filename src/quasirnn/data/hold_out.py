@@ -1,8 +1,8 @@
 """Validation and test parts for a corpus that comes without them, held out of its training part by a seed.
 
 Rows are held out with all rows of their group (copies of a text, translations of a sentence), the same share of every
-stratum (class). Running text is held out in blocks of neighbouring lines. The choice depends on the seed and on the text
-alone, on every machine and in every release of Python.
+stratum (class). Running text is held out in blocks of neighbouring lines. The choice depends on the seed and on the
+text alone, on every machine and in every release of Python.
 """
 
 import hashlib
@@ -55,8 +55,8 @@ def hold_out(
     count = len(whole) - len(rows["train"])
     kept = f"the same share of every {columns.strata}" if columns.strata else f"no {columns.group} on both sides"
     note = (
-        f"{location.name}: no file for {named}, so held out of train ({count:,} of {len(whole):,} {columns.unit}, {kept}, "
-        f"seed {seed})"
+        f"{location.name}: no file for {named}, so held out of train ({count:,} of {len(whole):,} {columns.unit}, "
+        f"{kept}, seed {seed})"
     )
     return {split: whole.select(numbers) for split, numbers in rows.items()}, note
 

@@ -1,8 +1,8 @@
-"""Public corpora: the names by which their files are recognised, and the counts by which a copy shows that it is whole."""
+"""Public corpora: the names by which their files are recognised, and the counts that a complete copy has."""
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,12 +107,16 @@ def recognise(columns: tuple[str, ...], folder: Path, parts: "Mapping[str, tuple
         if "103" in name:
             return None
         splits = ("train", "valid", "val", "dev", "test")
-        by_file = {pattern.format(split): corpus for pattern, corpus in TEXT_FILES.items() for split in splits}
         plain = file.name in {f"{split}.txt" for split in splits}
-        return by_file.get(file.name) or (TEXT_FOLDERS.get(name) if plain else None)
+        return text_files(splits).get(file.name) or (TEXT_FOLDERS.get(name) if plain else None)
     if columns == ("label", "text"):
         return IMDB if name == "aclimdb" or is_packed_imdb(file) else None
     return IWSLT if first.stem.startswith(TAGGED) else None
+
+
+def text_files(splits: Iterable[str]) -> dict[str, str]:
+    """The file names of known running text, and the corpus that each is of."""
+    return {pattern.format(split): corpus for split in splits for pattern, corpus in TEXT_FILES.items()}
 
 
 def is_packed_imdb(file: Path) -> bool:

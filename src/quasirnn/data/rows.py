@@ -1,8 +1,8 @@
 """Rows as they stand in files, each with its place, FILE:LINE, for whatever is wrong with it.
 
 - A text file is one row, its whole text.
-- `.tsv`: a row a line, tabs between the columns, nothing quoted. `.csv`: as RFC 4180 has it; a field in double quotes may
-  hold commas, line ends and doubled quotes. A first row that names all columns is a header, and further columns are
+- `.tsv`: a row a line, tabs between the columns, nothing quoted. `.csv`: as RFC 4180 has it; a field in double quotes
+  may hold commas, line ends and doubled quotes. A first row that names all columns is a header, and further columns are
   ignored; without it there are exactly the columns of the task, in their order.
 - `.jsonl`: an object a line with a key for each column, others are ignored. A value may also be an integer or true or
   false, and is then the string that JSON has for it.
@@ -89,8 +89,8 @@ def _from_parallel_files(source: Source) -> Iterator[Row]:
         if len(side) != len(first):
             unit = "segments" if path.suffix == XML else "lines of text"
             raise DataError(
-                f"{source.paths[0]} has {len(first):,} {unit} and {path} has {len(side):,}; both must have equally many, "
-                f"as each belongs to the other's with the same number"
+                f"{source.paths[0]} has {len(first):,} {unit} and {path} has {len(side):,}; both must have equally "
+                f"many, as each belongs to the other's with the same number"
             )
     for number, values in enumerate(zip(*sides, strict=True), 1):
         yield tuple(value.strip() for value in values), f"{source.paths[0]}:{number}"
@@ -136,8 +136,8 @@ def _read_csv(file: Path) -> Records:
                     f"{file}:{reader.line_num}: a carriage return inside of a text: put it in quotes"
                 ) from None
             raise TextError(
-                f"{file}:{reader.line_num}: a comma or the end of the line must follow a closing quote. A quote inside of "
-                f'a quoted text is written twice: ""'
+                f"{file}:{reader.line_num}: a comma or the end of the line must follow a closing quote. A quote inside "
+                f'of a quoted text is written twice: ""'
             ) from None
         if record:
             yield first, record
@@ -164,7 +164,8 @@ def _header(record: list[str], columns: Columns, place: str) -> tuple[int, ...] 
     if None not in places and len(set(places)) == len(places):
         return tuple(place for place in places if place is not None)
     named = [name for name in columns.names if name in cells]
-    if named:
+    # Where every column is text, a sentence may be just such a word.
+    if named and not columns.parallel:
         wanted = " and ".join(columns.names)
         raise TextError(f"{place}: a header must name {wanted}, got {' and '.join(named)} alone")
     return None

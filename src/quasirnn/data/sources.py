@@ -5,6 +5,7 @@ the parts are called train, one of valid, val and dev, and test; or have such a 
 (`ptb.train.txt`, `mine.test-small.tsv`); or are sets of public corpora that everybody knows.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -114,7 +115,7 @@ def _locate(path: Path, columns: Columns, stems: Mapping[str, list[str]]) -> Loc
         source = _single(path, columns)
         return Location(source.stem, path, {"train": (source,)}, frozenset(), (source,), None)
     folder = _choose_folder(path, columns, stems)
-    sources = tuple(_sources(folder, columns))
+    sources = (*_sources(folder, columns), *_other_files(folder, columns, stems))
     chosen = {split: [_one(folder, split, _called(sources, name)) for name in names] for split, names in stems.items()}
     named = {split: tuple(filter(None, there)) for split, there in chosen.items() if any(there)}
     taken = {source for there in named.values() for source in there}
@@ -124,9 +125,8 @@ def _locate(path: Path, columns: Columns, stems: Mapping[str, list[str]]) -> Loc
     if not parts and (len(sources) == 1 or (sources and columns.running)):
         # One file is the training part. So are several text files of other names: a folder of documents.
         parts["train"] = sources
-    if not parts:
-        remedy = "say which is which: train=STEM valid=STEM test=STEM" if sources else f"expected {_expected(columns)}"
-        raise DataError(f"{folder} has no {columns.unit} under a known name; {listing(folder, columns)}; {remedy}")
+    if not sources:
+        raise DataError(f"{folder} has no {columns.unit}, such as {_expected(columns)}; {listing(folder, columns)}")
     public = None if named else known.recognise(columns.names, folder, parts)
     ordered = {split: parts[split] for split in SPLITS if split in parts}
     return Location(public or folder.resolve().name, folder, ordered, frozenset(named), sources, public)
@@ -135,11 +135,15 @@ def _locate(path: Path, columns: Columns, stems: Mapping[str, list[str]]) -> Loc
 def _check_exists(path: Path) -> None:
     """DataError in our own words, with the nearest name there is, unless a path can be opened."""
     try:
-        if not path.is_dir():
+        if path.is_dir():
+            next(path.iterdir(), None)
+        else:
             path.open("rb").close()
     except FileNotFoundError:
         parent = path.parent
-        names = [child.name for child in parent.iterdir()] if parent.is_dir() else []
+        names = []
+        with contextlib.suppress(OSError):
+            names = [child.name for child in parent.iterdir()]
         nearest = did_you_mean(path.name, names).removeprefix("; did you mean ").removesuffix("?")
         hint = f" Did you mean {parent / nearest}?" if nearest else ""
         raise DataError(f"--data {path}: not found.{hint}") from None
@@ -193,6 +197,13 @@ def _sources(folder: Path, columns: Columns) -> Iterator[Source]:
             yield from _parallel(folder, file, list(columns.parallel.values()))
 
 
+def _other_files(folder: Path, columns: Columns, stems: Mapping[str, list[str]]) -> Iterator[Source]:
+    """Text files of any other suffix that the user has named."""
+    for name in [name for names in stems.values() for name in names] if columns.running else []:
+        if (folder / name).is_file() and not name.endswith(columns.suffixes):
+            yield Source(name, (folder / name,))
+
+
 def _parallel(folder: Path, file: Path, suffixes: Sequence[str]) -> Iterator[Source]:
     """The source whose first column is in this file."""
     for ending in ("", XML):
@@ -214,12 +225,14 @@ def value_folders(folder: Path) -> list[Path]:
 def _guess(folder: Path, split: str, sources: Iterable[Source]) -> Source | None:
     sources = list(sources)
     names = SYNONYMS[split]
+    # Beside ptb.train.txt there may be a ptb.char.train.txt.
+    published = [source for source in sources if source.paths[0].name in known.text_files(names)]
     # IWSLT's archives also have a train.en, of text that is not paired.
     tagged = [source for source in sources if split == "train" and source.stem.startswith(known.TAGGED)]
     plain = [source for source in sources if _LANGUAGES.sub("", source.stem) in names]
     public = [source for source in sources if any(map(source.has_in_name, known.SETS[split]))]
     partly = [source for source in sources if any(map(source.has_in_name, names))]
-    return _one(folder, split, tagged or plain or public or partly)
+    return _one(folder, split, published or tagged or plain or public or partly)
 
 
 def _called(sources: Iterable[Source], name: str) -> list[Source]:

@@ -61,7 +61,8 @@ def read_vectors(path: str | Path, wanted: Set[str]) -> VectorTable:
 
 
 def _from_text(path: Path, wanted: Set[str]) -> VectorTable:
-    table, repeated, promised = VectorTable(), [], None
+    table, promised = VectorTable(), None
+    repeated: list[str] = []
     for number, line in enumerate(read_lines(path), 1):
         # fastText ends its lines with a space.
         line = line.rstrip(" ")
@@ -128,7 +129,8 @@ def _is_number(part: str) -> bool:
 
 def _from_arrays(path: Path, wanted: Set[str]) -> VectorTable:
     words, vectors = _load_arrays(path)
-    table, repeated = VectorTable(dimension=vectors.shape[1]), []
+    table = VectorTable(dimension=vectors.shape[1])
+    repeated: list[str] = []
     for number, word in enumerate(words):
         place = f"{path}: row {number}"
         if table.see(word, wanted, place, repeated):

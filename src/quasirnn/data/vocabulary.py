@@ -174,8 +174,8 @@ class Vocabulary:
         if left_out := [token for token in counts if token not in vocabulary]:
             share = sum(counts[token] for token in left_out) / counts.total()
             notes.append(
-                f"vocabulary: {len(left_out):,} of {len(counts):,} {kind}s are too rare for it; they, {share:.1%} of the "
-                f"training text, are read as {vocabulary.specials['unknown']}"
+                f"vocabulary: {len(left_out):,} of {len(counts):,} {kind}s are too rare for it; they, {share:.1%} of "
+                f"the training text, are read as {vocabulary.specials['unknown']}"
             )
         return vocabulary
 
@@ -353,10 +353,8 @@ class Vocabulary:
         """
         try:
             values = parse_json_object(text)
-            if values.get("format", FORMAT) != FORMAT:
-                raise ValueError(
-                    f'"format" must be {FORMAT}, got {values["format"]!r:.60}. Was it written by a later release?'
-                )
+            if (got := values.get("format", FORMAT)) != FORMAT or type(got) is not int:
+                raise ValueError(f'"format" must be {FORMAT}, got {got!r:.60}. Was it written by a later release?')
             file = parse(VocabularyFile, values)
             return cls(file.kind, file.tokens, file.specials, file.lowercase, file.tokeniser)
         except Mistakes as mistakes:

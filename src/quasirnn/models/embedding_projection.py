@@ -47,14 +47,13 @@ def project_embedding(
 
     Args:
         c0: initial cells, (B, H); zero if not given.
-        lengths, extra_bias: as `lengths` and `addition` of the layer.
+        lengths, extra_bias: as of the layer.
     """
     tokens, embedding = inputs
     if tokens.numel() < MIN_STEPS_PER_TOKEN * embedding.num_embeddings:
         before = None if c0 is None else LayerState(c0, None)
-        output: QRNNLayerOutput = layer(inputs.vectors(), before, lengths=lengths, addition=extra_bias)
+        output: QRNNLayerOutput = layer(inputs.vectors(), before, lengths=lengths, extra_bias=extra_bias)
         return output
-    zoneout = layer.zoneout if layer.training else 0.0
     sums = convolve(layer, inputs, lengths)
     bias: Tensor | None = layer.bias
     if extra_bias is not None:
@@ -64,8 +63,8 @@ def project_embedding(
         c0,
         bias=None if bias is None else bias.to(sums.dtype),
         pooling=layer.pooling,
-        zoneout=zoneout,
-        seed=torch.randint(2**63 - 1, (), device=tokens.device) if zoneout > 0 else None,
+        zoneout=layer.zoneout,
+        seed=torch.randint(2**63 - 1, (), device=tokens.device) if layer.zoneout > 0 and layer.training else None,
         reverse=layer.reverse,
         lengths=lengths,
     )

@@ -179,7 +179,7 @@ class QRNNDecoder(nn.Module):
                 x, after, gates = project_embedding(layer, inputs, c0=c0, lengths=lengths, extra_bias=extra_bias)
             else:
                 x = inputs.vectors() if x is None else functional.dropout(x, self.dropout, self.training)
-                x, after, gates = layer(x, before, lengths=lengths, addition=extra_bias, return_gates=is_last)
+                x, after, gates = layer(x, before, lengths=lengths, extra_bias=extra_bias, return_gates=is_last)
             assert after.context is not None
             tensors += [after.c, after.context.flatten(1)]
         assert gates is not None

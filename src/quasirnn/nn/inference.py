@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn.modules import module
 
 from quasirnn.nn.layout import State
+from quasirnn.ops.autograd import transforming
 from quasirnn.ops.operators import stack, state_type
 
 if TYPE_CHECKING:
@@ -17,11 +19,11 @@ if TYPE_CHECKING:
 
 is_grad_enabled = torch.is_grad_enabled
 is_compiling = torch.compiler.is_compiling
-functorch_active = torch._C._are_functorch_transforms_active
 autocast_active = torch._C._is_any_autocast_enabled
+is_tracing = torch._C._is_tracing
 
 
-def run_at_once(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | None:
+def fused_forward(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | None:
     """Output and state where nothing asks for more than the operator does, else None.
 
     None where a gradient, a random mask, a hook, a program transformation, a parameter that is none, or an input or
@@ -29,7 +31,10 @@ def run_at_once(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | None:
     wrong where something is.
     """
     C = rnn._context_width
-    if C is None or is_grad_enabled() or is_compiling() or functorch_active() or autocast_active():
+    if C is None or is_grad_enabled() or is_compiling() or transforming() or autocast_active() or is_tracing():
+        return None
+    # The dictionaries that torch's own register_module_forward_hook fills: the layers have to be called one by one.
+    if module._global_forward_hooks or module._global_forward_pre_hooks:
         return None
     if type(x) is not Tensor or x.dim() != 3 or x.is_meta or (rnn.training and rnn.dropout):
         return None
@@ -39,13 +44,16 @@ def run_at_once(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | None:
     if T == 0 or width != rnn.input_size:
         return None
     dtype, device = x.dtype, x.device
+    zoneout = rnn._modules["layers"]._modules["0"].zoneout  # type: ignore[union-attr]
     weights, biases = [], []
     for layer in rnn._modules["layers"]._modules.values():  # type: ignore[union-attr]
         parameters = layer._parameters  # type: ignore[union-attr]
         weight, bias = parameters.get("weight"), parameters.get("bias")
         if weight is None or weight.dtype != dtype or weight.device != device or (bias is None) == rnn.bias:
             return None
-        if layer._forward_hooks or layer._forward_pre_hooks or (layer.training and layer.zoneout):  # type: ignore[union-attr]
+        if layer._forward_hooks or layer._forward_pre_hooks or layer.zoneout != zoneout:  # type: ignore[union-attr]
+            return None
+        if zoneout and layer.training:  # type: ignore[union-attr]
             return None
         weights.append(weight.contiguous())
         if bias is not None:
@@ -62,5 +70,9 @@ def run_at_once(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | None:
         if c.dtype != state_type(dtype) or c.device != device:
             return None
         c = c.contiguous()
-    output, h_n, c_n = stack(x.contiguous(), weights, biases, c, len(rnn.pooling) + 1, rnn.dense)
+    try:
+        output, h_n, c_n = stack(x.contiguous(), weights, biases, c, zoneout, len(rnn.pooling) + 1, rnn.dense)
+    except RuntimeError:
+        # The state of another network, for instance: the layers one by one say what is wrong.
+        return None
     return output.transpose(0, 1) if rnn.batch_first else output, (h_n, c_n)

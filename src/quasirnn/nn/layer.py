@@ -1,38 +1,20 @@
 """One QRNN layer in one direction."""
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from quasirnn.ops import checks, qrnn_layer
+from quasirnn.ops import LayerGates, LayerOutput, LayerState, checks
+from quasirnn.ops.context import last_inputs
+from quasirnn.ops.layer import run_layer
 from quasirnn.ops.pooling import Lengths
 
-
-class LayerState(NamedTuple):
-    """Where a layer stands between two pieces of a sequence."""
-
-    c: Tensor  # cells, (B, H)
-    context: Tensor | None  # the last k - 1 inputs, (B, k - 1, D); None where none applies
+__all__ = ["LayerGates", "LayerState", "QRNNLayer", "QRNNLayerOutput", "last_inputs"]
 
 
-class LayerGates(NamedTuple):
-    """Everything a layer computed, after the non-linearities, each (T, B, H). o and i as the pooling has them."""
-
-    z: Tensor
-    f: Tensor
-    o: Tensor | None
-    i: Tensor | None
-    c: Tensor
-
-
-class QRNNLayerOutput(NamedTuple):
-    """What a layer returns."""
-
-    h: Tensor  # (T, B, H)
-    state: LayerState
-    gates: LayerGates | None  # on request
+QRNNLayerOutput = LayerOutput
 
 
 class QRNNLayer(nn.Module):
@@ -51,7 +33,8 @@ class QRNNLayer(nn.Module):
         hidden_size: H.
         kernel_size: k, width of the window.
         pooling: "f", "fo" or "ifo".
-        zoneout: probability that a channel keeps its state for a step, in training only (eq. 6).
+        zoneout: probability p that a channel keeps its state for a step (eq. 6): at random in training; in eval the
+            expectation of that, f' = p + (1 - p) f and, for "ifo", i' = (1 - p) i.
         causal: False lets the window reach floor(k / 2) steps ahead: the paper's unmasked convolution.
         reverse: read the sequence from its end; the output stays in the order of the input.
 
@@ -61,6 +44,8 @@ class QRNNLayer(nn.Module):
 
     Differs from the paper: the paper's equations have no bias; ours has one, `bias=False` leaves it out. Zoneout with
     "ifo" also sets i = 0 in a zoned channel, which then keeps its state; eq. 6 read literally would still add i * z.
+    The paper does not say what zoneout does in eval; the expectation is what Krueger et al. (2016), who introduced it,
+    and the authors' own code have.
     """
 
     def __init__(
@@ -84,13 +69,13 @@ class QRNNLayer(nn.Module):
         self.kernel_size = checks.at_least_one(who, "kernel_size", kernel_size)
         self.pooling = checks.pooling(who, pooling)
         self.zoneout = checks.probability(who, "zoneout", zoneout)
-        self.causal = causal
-        self.reverse = reverse
+        self.causal = checks.switch(who, "causal", causal)
+        self.reverse = checks.switch(who, "reverse", reverse)
         if dtype is not None and dtype not in checks.FLOATS:
             raise TypeError(f"{who}: dtype must be float32, float64, float16 or bfloat16, got {dtype}.")
         width = (len(pooling) + 1) * hidden_size
         self.weight = nn.Parameter(torch.empty(width, kernel_size, input_size, device=device, dtype=dtype))
-        if bias:
+        if checks.switch(who, "bias", bias):
             self.bias = nn.Parameter(torch.empty(width, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
@@ -119,98 +104,106 @@ class QRNNLayer(nn.Module):
         x: Tensor,
         state: LayerState | None = None,
         *,
-        lengths: Lengths = None,
-        addition: Tensor | None = None,
-        zoneout: float | None = None,
+        lengths: Lengths | checks.RowLengths = None,
+        extra_bias: Tensor | None = None,
+        training: bool | None = None,
         return_gates: bool = False,
-    ) -> QRNNLayerOutput:
+    ) -> LayerOutput:
         """Run the layer over a sequence.
 
         Args:
             x: (T, B, D).
             state: where to start; zero cells and zero inputs before the first if not given.
             lengths: each row's own length, B integers in 1..T.
-            addition: added to the pre-activations of every step of a row, (B, gates * H): V h in the paper's eq. 7.
-            zoneout: in place of the layer's own, which acts in training only.
+            extra_bias: added to the pre-activations of every step of a row, (B, gates * H): V h in the paper's eq. 7.
+            training: whether zoneout is random; as the module's own mode if not given.
             return_gates: also return all gates and cells, differentiable: eq. 8 needs c and o before they are
                 multiplied.
         Returns:
             (h, state, gates): h is (T, B, H), zero past a row's length; the state continues each row at its own end.
         """
-        x = checks.sequence("QRNNLayer", "x", x, "(T, B, D)")
-        if x.shape[2] != self.input_size:
-            raise ValueError(
-                f"QRNNLayer: the last dimension of x must be input_size = {self.input_size}, "
-                f"got shape {tuple(x.shape)}."
-            )
-        if state is not None:
-            state = _layer_state(state)
-        if zoneout is None:
-            zoneout = self.zoneout if self.training else 0.0
-        zoneout = checks.probability("QRNNLayer", "zoneout", zoneout)
-        seed = torch.randint(2**63 - 1, (), device=x.device) if zoneout > 0 else None
+        if not isinstance(lengths, checks.RowLengths):
+            state, lengths = self._check(x, state, lengths)
+        random = self.zoneout > 0 and (self.training if training is None else training)
         bias: Tensor | None = self.bias
-        if addition is not None:
+        if extra_bias is not None:
             sizes = (x.shape[1], self.weight.shape[0])
-            checks.shaped("QRNNLayer", "addition", addition, "(B, gates * H)", sizes, x)
-            bias = addition if bias is None else addition + bias
-        context = None if state is None else state.context
-        h, c, cells, gates = qrnn_layer(
+            checks.shaped("QRNNLayer", "extra_bias", extra_bias, "(B, gates * H)", sizes, x)
+            bias = extra_bias if bias is None else extra_bias + bias
+        c0, context = (None, None) if state is None else state
+        return run_layer(
             x,
             self.weight,
             bias,
-            None if state is None else state.c,
+            c0,
             context=context,
-            pooling=self.pooling,
+            context_size=self.context_size,
+            num_gates=len(self.pooling) + 1,
             look_ahead=self.look_ahead,
-            zoneout=zoneout,
-            seed=seed,
+            zoneout=self.zoneout,
+            seed=torch.randint(2**63 - 1, (), device=x.device) if random else None,
             reverse=self.reverse,
-            lengths=lengths,
+            lengths=lengths.values,
             return_gates=return_gates,
         )
-        new_state = LayerState(c, last_inputs(x, context, self.context_size, lengths))
-        if gates is None or cells is None:
-            return QRNNLayerOutput(h, new_state, None)
-        z, f, *others = gates.chunk(len(self.pooling) + 1, dim=-1)
-        o = others[0] if len(others) > 0 else None
-        i = others[1] if len(others) > 1 else None
-        return QRNNLayerOutput(h, new_state, LayerGates(z, f, o, i, cells))
+
+    if TYPE_CHECKING:
+
+        def __call__(
+            self,
+            x: Tensor,
+            state: LayerState | None = None,
+            *,
+            lengths: Lengths | checks.RowLengths = None,
+            extra_bias: Tensor | None = None,
+            training: bool | None = None,
+            return_gates: bool = False,
+        ) -> LayerOutput: ...
+
+    def _check(self, x: Tensor, state: Any, lengths: Lengths) -> tuple[LayerState | None, checks.RowLengths]:
+        """The arguments of a direct call; a QRNN has checked what it hands on."""
+        who = "QRNNLayer"
+        x = checks.sequence(who, "x", x, "(T, B, D)")
+        T, B, D = x.shape
+        if self.input_size != D:
+            raise checks.ShapeError(
+                f"{who}: the last dimension of x must be input_size = {self.input_size}, got shape {tuple(x.shape)}."
+            )
+        same_type(who, "x", x, self.weight)
+        if state is not None:
+            if not isinstance(state, tuple | list) or len(state) != 2:
+                raise TypeError(
+                    f"{who}: state must be the pair (c, context) that an earlier call returned, "
+                    f"got {checks.kind(state)}."
+                )
+            c, context = state
+            if c is not None:
+                checks.shaped(who, "the cells of the state", c, "(B, H)", (B, self.hidden_size), x)
+            if context is not None:
+                if self.context_size == 0:
+                    raise ValueError(f"{who}: a context goes with a causal layer that reads forwards only.")
+                sizes = (B, self.context_size, D)
+                checks.shaped(who, "the context of the state", context, "(B, k - 1, D)", sizes, x)
+            state = LayerState(c, context)
+        return state, checks.RowLengths(checks.lengths(who, lengths, T, B, x.device))
 
     def extra_repr(self) -> str:
         words = f"{self.input_size}, {self.hidden_size}, kernel_size={self.kernel_size}, pooling='{self.pooling}'"
         if self.zoneout:
             words += f", zoneout={self.zoneout}"
-        for name, usual in (("causal", True), ("reverse", False)):
-            if getattr(self, name) is not usual:
-                words += f", {name}={not usual}"
+        for name, default in (("causal", True), ("reverse", False)):
+            if getattr(self, name) is not default:
+                words += f", {name}={not default}"
         return words + ("" if self.bias is not None else ", bias=False")
 
 
-def _layer_state(state: Any) -> LayerState:
-    if not isinstance(state, tuple | list) or len(state) != 2:
-        raise TypeError(
-            f"QRNNLayer: state must be the pair (c, context) that an earlier call returned, got {checks.kind(state)}."
+def same_type(who: str, name: str, x: Tensor, weight: Tensor) -> None:
+    """x on the device of the weights and of their type, or under autocast."""
+    checks.same_device(who, name, x, "the weights", weight)
+    # There is no autocast on the meta device, and asking for it is an error.
+    autocast = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
+    if x.dtype != weight.dtype and not autocast:
+        raise checks.KindError(
+            f"{who}: {name} must have the type of the weights, {weight.dtype}, got {x.dtype}. "
+            f"{name}.to({weight.dtype}), or the module .to({x.dtype})?"
         )
-    return LayerState(*state)
-
-
-def last_inputs(x: Tensor, context: Tensor | None, n: int, lengths: Lengths) -> Tensor | None:
-    """The last n inputs of each row, (B, n, D), reaching back into the context where the row is shorter than that."""
-    if n == 0:
-        return None
-    T, B, D = x.shape
-    if lengths is None and torch.compiler.is_compiling():
-        # A choice by T becomes a condition on it: an exported layer could then take no piece shorter than n.
-        lengths = torch.full((B,), T, device=x.device)
-    if lengths is None and n <= T:
-        return x[T - n :].transpose(0, 1)
-    if context is None:
-        context = x.new_zeros(B, n, D)
-    if lengths is None:
-        return torch.cat([context[:, T:].to(x.dtype), x.transpose(0, 1)], dim=1)
-    position = torch.as_tensor(lengths, device=x.device)[:, None] + torch.arange(n, device=x.device) - n  # (B, n)
-    row = torch.arange(B, device=x.device)[:, None]
-    from_x = x[position.clamp(min=0), row]
-    from_context = context[row, (position + n).clamp(max=n - 1)].to(x.dtype)
-    return torch.where((position >= 0)[:, :, None], from_x, from_context)

@@ -1,12 +1,30 @@
 """The form in which the caller holds a sequence. Inside, everything is time-major, (T, B, D)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from quasirnn.ops import checks
 
 State = tuple[Tensor, Tensor]
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Checks compare sizes: torch.jit.trace must not take them for a part of the program."""
+    C: Any = torch._C
+    tracing = None if torch.compiler.is_compiling() else C._get_tracing_state()
+    if tracing is None:
+        yield
+        return
+    C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        C._set_tracing_state(tracing)
 
 
 class Layout(NamedTuple):
@@ -18,20 +36,28 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, x: Any, input_size: int, batch_first: bool) -> "Layout":
         """The layout of an input, checked."""
-        x = checks.is_float("QRNN", "x", x)
+        with untraced():
+            return cls._checked(x, input_size, batch_first)
+
+    @classmethod
+    def _checked(cls, x: Any, input_size: int, batch_first: bool) -> "Layout":
+        x = checks.is_float("QRNN", "input", x)
         sizes = "(B, T, D)" if batch_first else "(T, B, D)"
         if x.dim() not in (2, 3):
-            raise ValueError(f"QRNN: x must have shape {sizes}, or (T, D) without a batch, got {tuple(x.shape)}.")
+            raise checks.ShapeError(
+                f"QRNN: input must have shape {sizes}, or (T, D) without a batch, got {tuple(x.shape)}."
+            )
         if x.shape[-1] != input_size:
             hint = ""
             if input_size in x.shape:
                 hint = " Is its last dimension the features?"
-            raise ValueError(
-                f"QRNN: the last dimension of x must be input_size = {input_size}, got shape {tuple(x.shape)}.{hint}"
+            raise checks.ShapeError(
+                f"QRNN: the last dimension of input must be input_size = {input_size}, "
+                f"got shape {tuple(x.shape)}.{hint}"
             )
         layout = cls(batch_first, has_batch=x.dim() == 3)
         if x.shape[1 if layout.has_batch and batch_first else 0] == 0:
-            raise ValueError(f"QRNN: x has no time steps, shape {tuple(x.shape)}; T must be at least 1.")
+            raise checks.ShapeError(f"QRNN: input has no time steps, shape {tuple(x.shape)}; T must be at least 1.")
         return layout
 
     def time_major(self, x: Tensor) -> Tensor:
@@ -50,7 +76,7 @@ class Layout(NamedTuple):
             return state
         for part in state:
             if isinstance(part, Tensor) and part.dim() != 2:
-                raise ValueError(
+                raise checks.ShapeError(
                     f"QRNN: without a batch, h and c of the state must have 2 dimensions (num_layers * directions, H), "
                     f"got {tuple(part.shape)}."
                 )

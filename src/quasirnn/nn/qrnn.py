@@ -2,17 +2,19 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from quasirnn.nn.inference import run_at_once
-from quasirnn.nn.layer import LayerState, QRNNLayer, QRNNLayerOutput
-from quasirnn.nn.layout import Layout, State
+from quasirnn.nn.inference import fused_forward
+from quasirnn.nn.layer import LayerState, QRNNLayer, QRNNLayerOutput, same_type
+from quasirnn.nn.layout import Layout, State, untraced
 from quasirnn.ops import checks
+from quasirnn.ops.autograd import transforming
+from quasirnn.ops.backends import callers_level
 from quasirnn.ops.pooling import Lengths
 
 
@@ -29,12 +31,15 @@ class QRNN(nn.Module):
         input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional: as in `nn.LSTM`.
         kernel_size: width of the convolution's window: one integer, or one per layer.
         pooling: "f" (no output gate, eq. 3), "fo" (eq. 4) or "ifo" (separate input gate, eq. 5).
-        zoneout: probability that a channel keeps its state for a step, in training only (eq. 6).
+        zoneout: probability p that a channel keeps its state for a step (eq. 6): at random in training, in eval its
+            expectation, f' = p + (1 - p) f and, for "ifo", i' = (1 - p) i.
         dense: feed each layer the input and the outputs of all layers before it (section 2.1).
         causal: False unmasks the convolution: the window of step t is x[t - floor((k-1)/2)] ... x[t + floor(k/2)].
+        proj_size: 0; it is there because code written for `nn.LSTM` passes it. A QRNN has no projection.
 
-    Inputs: `x`, (T, B, D), or (B, T, D) with `batch_first`, or unbatched (T, D), or a `PackedSequence`;
-        `state`, optional, the pair (h, c) an earlier call returned, or an LSTM-shaped pair whose c has H columns;
+    Inputs: `input`, (T, B, D), or (B, T, D) with `batch_first`, or unbatched (T, D), or a `PackedSequence`;
+        `hx`, optional, the pair (h, c) an earlier call returned, or an LSTM-shaped pair (h_0, c_0) whose c_0 has H
+        columns and starts the cells; h_0 has no effect, as h is computed from c;
         `lengths`, optional, each row's own length.
     Outputs: `output`, (T, B, directions * H), zero past a row's length, in the form the input had;
         `(h_n, c_n)`: h_n is (num_layers * directions, B, H), the output at each row's own end; c_n has the cells in its
@@ -78,6 +83,7 @@ class QRNN(nn.Module):
         zoneout: float = 0.0,
         dense: bool = False,
         causal: bool = True,
+        proj_size: int = 0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -85,16 +91,22 @@ class QRNN(nn.Module):
         self.input_size = checks.at_least_one("QRNN", "input_size", input_size)
         self.hidden_size = checks.at_least_one("QRNN", "hidden_size", hidden_size)
         self.num_layers = checks.at_least_one("QRNN", "num_layers", num_layers)
-        self.bias = bias
-        self.batch_first = batch_first
+        self.bias = checks.switch("QRNN", "bias", bias)
+        self.batch_first = checks.switch("QRNN", "batch_first", batch_first)
         self.dropout = checks.probability("QRNN", "dropout", dropout)
-        self.bidirectional = bidirectional
+        self.bidirectional = checks.switch("QRNN", "bidirectional", bidirectional)
         self.kernel_sizes = _per_layer(kernel_size, num_layers)
         self.pooling = checks.pooling("QRNN", pooling)
         self.zoneout = checks.probability("QRNN", "zoneout", zoneout)
-        self.dense = dense
-        self.causal = causal
-        if dropout > 0 and num_layers == 1:
+        self.dense = checks.switch("QRNN", "dense", dense)
+        self.causal = checks.switch("QRNN", "causal", causal)
+        if proj_size != 0:
+            raise ValueError(
+                f"QRNN: there is no projection, so proj_size must be 0, got {proj_size}. Put nn.Linear(hidden_size, "
+                "proj_size) behind the layer, or choose a smaller hidden_size."
+            )
+        self.proj_size = 0
+        if self.dropout > 0 and num_layers == 1:
             warnings.warn(
                 "QRNN: dropout acts between layers, and num_layers = 1 has nothing between; it does nothing here.",
                 stacklevel=2,
@@ -122,6 +134,12 @@ class QRNN(nn.Module):
         self._context_width: int | None = None
         if causal and not bidirectional:
             self._context_width = max(layer.context_size * layer.input_size for layer in self._layers())
+        self._h0_seen = False
+
+    @property
+    def mode(self) -> str:
+        """What `nn.LSTM` has as "LSTM"."""
+        return "QRNN"
 
     @property
     def num_directions(self) -> int:
@@ -141,23 +159,43 @@ class QRNN(nn.Module):
         """Does nothing; it is there because code written for `nn.LSTM` calls it."""
 
     def forward(
-        self, x: Tensor | PackedSequence, state: State | None = None, *, lengths: Lengths = None
-    ) -> tuple[Any, State]:
-        found = run_at_once(self, x, state) if lengths is None else None
-        if found is not None:
-            return found
-        if isinstance(x, PackedSequence):
+        self, input: Tensor | PackedSequence, hx: State | None = None, *, lengths: Lengths = None
+    ) -> tuple[Tensor | PackedSequence, State]:
+        """Run the network over a batch of sequences; arguments and results as the class has them.
+
+        Args:
+            input: (T, B, D), or (B, T, D) with `batch_first`, or unbatched (T, D), or a `PackedSequence`.
+            hx: the pair (h, c) that an earlier call returned; zeros and no inputs before the first if not given.
+            lengths: each row's own length, B integers in 1..T.
+        Returns:
+            (output, (h_n, c_n)).
+        """
+        fused = fused_forward(self, input, hx) if lengths is None else None
+        if fused is not None:
+            return fused
+        if isinstance(input, PackedSequence):
             if lengths is not None:
                 raise ValueError("QRNN: a PackedSequence carries its lengths; leave lengths= out.")
-            return self._forward_packed(x, state)
-        layout = Layout.of(x, self.input_size, self.batch_first)
-        x = self._check_type(layout.time_major(x))
-        results, lengths = self._run(x, layout.batched(state), lengths, self.dropout if self.training else 0.0)
+            return self._forward_packed(input, hx)
+        if isinstance(input, torch.fx.Proxy):
+            return self._as_leaf(input, (input, hx), {"lengths": lengths})
+        layout = Layout.of(input, self.input_size, self.batch_first)
+        results, rows = self._run(layout.time_major(input), layout.batched(hx), lengths, self.training)
         output = self._side_by_side([result.h for result in results[-self.num_directions :]])
-        return layout.restored(output), layout.unbatched_state(self._join_state(results, lengths))
+        return layout.restored(output), layout.unbatched_state(self._join_state(results, rows))
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, input: PackedSequence, hx: State | None = None) -> tuple[PackedSequence, State]: ...
+        @overload
+        def __call__(
+            self, input: Tensor, hx: State | None = None, *, lengths: Lengths = None
+        ) -> tuple[Tensor, State]: ...
+        def __call__(self, input: Any, hx: Any = None, *, lengths: Any = None) -> Any: ...
 
     def inspect(
-        self, x: Tensor, state: State | None = None, *, lengths: Lengths = None
+        self, input: Tensor, hx: State | None = None, *, lengths: Lengths = None
     ) -> dict[str, dict[str, Tensor]]:
         """Gates, cells and outputs of every layer by name: as in eval mode, differentiable, the model unchanged.
 
@@ -168,37 +206,42 @@ class QRNN(nn.Module):
         >>> sorted(rnn.inspect(torch.randn(4, 1, 3))["l0"])
         ['c', 'f', 'h', 'o', 'z']
         """
-        if isinstance(x, PackedSequence):
-            raise TypeError("QRNN: inspect takes a padded tensor and its lengths: x, lengths = pad_packed_sequence(x)?")
-        layout = Layout.of(x, self.input_size, self.batch_first)
-        x = self._check_type(layout.time_major(x))
-        results, _ = self._run(x, layout.batched(state), lengths, 0.0, zoneout=0.0, return_gates=True)
-        found = {}
+        if isinstance(input, PackedSequence):
+            raise TypeError(
+                "QRNN: inspect takes a padded tensor and its lengths: input, lengths = pad_packed_sequence(input)?"
+            )
+        layout = Layout.of(input, self.input_size, self.batch_first)
+        results, _ = self._run(layout.time_major(input), layout.batched(hx), lengths, False, return_gates=True)
+        by_name = {}
         for n, result in enumerate(results):
             assert result.gates is not None
             named = {**result.gates._asdict(), "h": result.h}
             name = f"l{n // self.num_directions}" + ("_reverse" if n % self.num_directions else "")
-            found[name] = {key: layout.restored(value) for key, value in named.items() if value is not None}
-        return found
+            by_name[name] = {key: layout.restored(value) for key, value in named.items() if value is not None}
+        return by_name
 
     def _run(
-        self, x: Tensor, state: State | None, lengths: Lengths, dropout: float, **options: Any
+        self, x: Tensor, state: State | None, lengths: Lengths, training: bool, *, return_gates: bool = False
     ) -> tuple[list[QRNNLayerOutput], Tensor | None]:
         """Every layer and direction in turn, time-major; their results, and the lengths as checked."""
-        T, B, _ = x.shape
-        lengths = checks.lengths("QRNN", lengths, T, B, x.device)
-        states = self._split_state(state, B, x)
+        with untraced():
+            T, B, _ = x.shape
+            same_type("QRNN", "input", x, self._layers()[0].weight)
+            rows = checks.RowLengths(checks.lengths("QRNN", lengths, T, B, x.device))
+            has_context = self._check_state(state, B, x)
+        states = self._split_state(state, has_context)
+        options: dict[str, Any] = {"return_gates": True, "training": False} if return_gates else {}
         results: list[QRNNLayerOutput] = []
         for depth in range(self.num_layers):
             places = range(depth * self.num_directions, (depth + 1) * self.num_directions)
-            results += [self.layers[n](x, states[n], lengths=lengths, **options) for n in places]
+            results += [self.layers[n](x, states[n], lengths=rows, **options) for n in places]
             if depth + 1 == self.num_layers:
                 break
             h = self._side_by_side([results[n].h for n in places])
-            if dropout > 0:
-                h = functional.dropout(h, dropout)
+            if self.dropout > 0 and training:
+                h = functional.dropout(h, self.dropout)
             x = torch.cat([x, h.to(x.dtype)], dim=-1) if self.dense else h
-        return results, lengths
+        return results, rows.values
 
     def _forward_packed(self, packed: PackedSequence, state: State | None) -> tuple[PackedSequence, State]:
         if packed.data.dim() != 2:
@@ -208,8 +251,7 @@ class QRNN(nn.Module):
         x, row_lengths = pad_packed_sequence(packed)
         # Rows are now in the order in which the caller has them, as are the states; only the packed output is sorted.
         layout = Layout.of(x, self.input_size, batch_first=False)
-        x = self._check_type(x)
-        results, lengths = self._run(x, layout.batched(state), row_lengths, self.dropout if self.training else 0.0)
+        results, lengths = self._run(x, layout.batched(state), row_lengths, self.training)
         output = self._side_by_side([result.h for result in results[-self.num_directions :]])
         new_state = self._join_state(results, lengths)
         assert lengths is not None
@@ -222,34 +264,76 @@ class QRNN(nn.Module):
     def _side_by_side(self, directions: list[Tensor]) -> Tensor:
         return directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
 
-    def _split_state(self, state: State | None, B: int, x: Tensor) -> list[LayerState | None]:
-        """The pair (h, c) as one state per layer and direction. h is checked and not used: c says it all."""
+    def _check_state(self, state: State | None, B: int, x: Tensor) -> bool:
+        """Whether a state, checked, carries the convolution's context behind its cells."""
         count, H, C = len(self.layers), self.hidden_size, self.context_width
         if state is None:
-            return [None] * count
+            return False
         if not isinstance(state, tuple | list) or len(state) != 2:
             hint = " One tensor is a GRU's state; here it is a pair, as an LSTM's." if isinstance(state, Tensor) else ""
             raise TypeError(
-                f"QRNN: state must be the pair (h, c) that an earlier call returned, got {checks.kind(state)}.{hint}"
+                f"QRNN: hx must be the pair (h, c) that an earlier call returned, got {checks.kind(state)}.{hint}"
             )
         h, c = state
-        checks.shaped("QRNN", "state[0]", h, "(num_layers * directions, B, H)", (count, B, H), x)
-        checks.is_float("QRNN", "state[1]", c)
-        wide = c.dim() == 3 and C > 0 and c.shape[-1] == H + C
-        sizes = f"(num_layers * directions, B, H{' + C' if wide else ''})"
+        checks.shaped("QRNN", "hx[0]", h, "(num_layers * directions, B, H)", (count, B, H), x)
+        checks.is_float("QRNN", "hx[1]", c)
+        has_context = c.dim() == 3 and C > 0 and c.shape[-1] == H + C
+        sizes = f"(num_layers * directions, B, H{' + C' if has_context else ''})"
         if c.dim() != 3 or c.shape[:2] != (count, B) or c.shape[-1] not in (H, H + C):
             also = f" (or {H + C} columns, with the last inputs, as returned)" if C else ""
             # The state of another QRNN, an encoder's for instance: its last inputs mean nothing here.
             other = c.dim() == 3 and c.shape[:2] == (count, B) and c.shape[-1] > H
             hint = f" The cells of another QRNN, without its last inputs, are c[..., :{H}]." if other else ""
-            raise ValueError(f"QRNN: state[1] must have shape {(count, B, H)}{also}, got {tuple(c.shape)}.{hint}")
-        checks.shaped("QRNN", "state[1]", c, sizes, c.shape, x)
+            raise checks.ShapeError(f"QRNN: hx[1] must have shape {(count, B, H)}{also}, got {tuple(c.shape)}.{hint}")
+        checks.shaped("QRNN", "hx[1]", c, sizes, c.shape, x)
+        # Values are looked at where they are at hand: not in a traced program, and no GPU is waited for.
+        readable = c.device.type == "cpu" and not torch.compiler.is_compiling() and not transforming()
+        if has_context and readable:
+            self._check_padding(c.detach())
+        elif not has_context:
+            self._check_h0(h, c, readable)
+        return has_context
+
+    def _check_padding(self, c: Tensor) -> None:
+        """Behind the context of a narrow layer stand zeros; anything else is the context of another network."""
+        H, C = self.hidden_size, self.context_width
+        for n, layer in enumerate(self._layers()):
+            used = layer.context_size * layer.input_size
+            if used < C and bool(c[n, :, H + used :].any()):
+                raise checks.ShapeError(
+                    f"QRNN: hx is the state of another network: columns {H + used} to {H + C - 1} of hx[1][{n}] are "
+                    f"not zero, and this one's layer {n} has {used} inputs in its window. The cells of another QRNN, "
+                    f"without its last inputs, are c[..., :{H}]."
+                )
+
+    def _check_h0(self, h: Tensor, c: Tensor, readable: bool) -> None:
+        """One warning where an LSTM's (h_0, c_0) relies on h_0. A state of our own has no h beyond its c: h = o * c."""
+        if self._h0_seen or torch.compiler.is_compiling():
+            return
+        learned = h.requires_grad and (h.is_leaf or not c.requires_grad)
+        if not learned and readable:
+            # 16-bit outputs are rounded.
+            ours = 0.0 if self.context_width else 1.01 * c.detach().abs().to(h.dtype)
+            learned = bool((h.detach().abs() > ours).any()) and not torch.equal(h, c)
+        if learned:
+            self._h0_seen = True
+            warnings.warn(
+                "QRNN: h_0 has no effect: h is computed from the cells, and only c_0 starts them. To condition the "
+                "network or to learn its first state, pass it as c_0: rnn(input, (torch.zeros_like(h_0), h_0)).",
+                stacklevel=callers_level(),
+            )
+
+    def _split_state(self, state: State | None, has_context: bool) -> list[LayerState | None]:
+        """The pair (h, c) as one state per layer and direction. h is not used: c says it all."""
+        if state is None:
+            return [None] * len(self.layers)
+        c, H = state[1], self.hidden_size
         states: list[LayerState | None] = []
         for n, layer in enumerate(self._layers()):
             context = None
-            if wide and layer.context_size:
+            if has_context and layer.context_size:
                 size = layer.context_size * layer.input_size
-                context = c[n, :, H : H + size].reshape(B, layer.context_size, layer.input_size).to(x.dtype)
+                context = c[n, :, H : H + size].reshape(c.shape[1], layer.context_size, layer.input_size)
             states.append(LayerState(c[n, :, :H], context))
         return states
 
@@ -267,24 +351,29 @@ class QRNN(nn.Module):
             if self.context_width:
                 if context is not None:
                     c = torch.cat([c, context.flatten(1).to(c.dtype)], dim=1)
-                missing = self.hidden_size + self.context_width - c.shape[1]
+                missing = self.context_width - layer.context_size * layer.input_size
                 c = functional.pad(c, (0, missing)) if missing else c
             c_n.append(c)
-        if len(results) == 1:
-            return h_n[0][None], c_n[0][None]
+        # A copy even of one layer's: a state that is kept must not hold the whole output's memory.
         return torch.stack(h_n), torch.stack(c_n)
 
-    def _check_type(self, x: Tensor) -> Tensor:
-        weight = self._layers()[0].weight
-        checks.same_device("QRNN", "x", x, "the weights", weight)
-        # There is no autocast on the meta device, and asking for it is an error.
-        autocast = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
-        if x.dtype != weight.dtype and not autocast:
-            raise TypeError(
-                f"QRNN: x must have the type of the weights, {weight.dtype}, got {x.dtype}. "
-                f"x.to({weight.dtype}), or rnn.to({x.dtype})?"
-            )
-        return x
+    def _as_leaf(self, proxy: torch.fx.Proxy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Under torch.fx.symbolic_trace the network is one node, as `nn.LSTM` is."""
+        tracer: Any = proxy.tracer
+        return tracer.create_proxy("call_module", tracer.path_of_module(self), args, kwargs)
+
+    def __prepare_scriptable__(self) -> Never:
+        raise RuntimeError(
+            "QRNN: torch.jit.script cannot compile this layer. Use torch.jit.trace(module.eval(), example), "
+            "torch.export.export(module, (example,)) or torch.compile(module)."
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        # Every name of named_parameters() is an attribute, "layers.0.weight" too.
+        if "." in name:
+            owner, _, attribute = name.rpartition(".")
+            return getattr(self.get_submodule(owner), attribute)
+        return super().__getattr__(name)
 
     def _layers(self) -> list[QRNNLayer]:
         return list(self.layers._modules.values())  # type: ignore[arg-type]
@@ -304,7 +393,9 @@ class QRNN(nn.Module):
             "dense": (self.dense, False),
             "causal": (self.causal, True),
         }
-        return ", ".join([words, *(f"{name}={value!r}" for name, (value, usual) in shown.items() if value != usual)])
+        return ", ".join(
+            [words, *(f"{name}={value!r}" for name, (value, default) in shown.items() if value != default)]
+        )
 
 
 def _per_layer(kernel_size: int | Sequence[int], num_layers: int) -> tuple[int, ...]:

@@ -97,11 +97,11 @@ def warn_if_plain(device: torch.device) -> None:
             f"quasirnn runs on plain PyTorch on {device.type}, many times slower than its kernels: {found['reason']}. "
             "`quasirnn doctor` says more.",
             RuntimeWarning,
-            stacklevel=_callers_level(),
+            stacklevel=callers_level(),
         )
 
 
-def _callers_level() -> int:
+def callers_level() -> int:
     """How far up the stack the program is that called this package, directly or through a module of torch."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("quasirnn", "torch"):

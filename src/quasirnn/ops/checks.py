@@ -1,13 +1,29 @@
 """What a caller can get wrong, said in one sentence: who, what must hold, what came, what to do."""
 
+import numbers
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.fx.experimental import proxy_tensor
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 POOLINGS = ("f", "fo", "ifo")
+
+
+class ShapeError(ValueError, RuntimeError):
+    """A size or device that does not fit. `nn.LSTM` raises RuntimeError for these; ValueError is what they are."""
+
+
+class KindError(TypeError, ValueError):
+    """A type that does not fit. `nn.LSTM` raises ValueError for some of these, TypeError for others."""
+
+
+class RowLengths(NamedTuple):
+    """Lengths that have been checked with the sequence they belong to: whoever receives them checks neither again."""
+
+    values: Tensor | None
 
 
 def kind(value: Any) -> str:
@@ -35,9 +51,9 @@ def sequence(who: str, name: str, value: Any, sizes: str = "(T, B, H)") -> Tenso
     tensor = is_float(who, name, value)
     if tensor.dim() != 3:
         hint = f" {name}.unsqueeze(1) makes a batch of one." if tensor.dim() == 2 else ""
-        raise ValueError(f"{who}: {name} must have 3 dimensions {sizes}, got shape {tuple(tensor.shape)}.{hint}")
+        raise ShapeError(f"{who}: {name} must have 3 dimensions {sizes}, got shape {tuple(tensor.shape)}.{hint}")
     if tensor.shape[0] == 0:
-        raise ValueError(f"{who}: {name} has no time steps, shape {tuple(tensor.shape)}; T must be at least 1.")
+        raise ShapeError(f"{who}: {name} has no time steps, shape {tuple(tensor.shape)}; T must be at least 1.")
     return tensor
 
 
@@ -48,7 +64,7 @@ def like(who: str, name: str, value: Any, other_name: str, other: Tensor) -> Ten
         hint = ""
         if tensor.dim() == 3 and tensor.transpose(0, 1).shape == other.shape:
             hint = f" Time comes first here: {name}.transpose(0, 1)?"
-        raise ValueError(
+        raise ShapeError(
             f"{who}: {name} must have the shape of {other_name}, (T, B, H) = {tuple(other.shape)}, "
             f"got {tuple(tensor.shape)}.{hint}"
         )
@@ -59,7 +75,7 @@ def like(who: str, name: str, value: Any, other_name: str, other: Tensor) -> Ten
 def same_kind(who: str, name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
     same_device(who, name, tensor, other_name, other)
     if tensor.dtype != other.dtype:
-        raise TypeError(
+        raise KindError(
             f"{who}: {name} must have the type of {other_name}, {_short(other.dtype)}, got {_short(tensor.dtype)}. "
             f"{name}.to({other.dtype})?"
         )
@@ -67,7 +83,7 @@ def same_kind(who: str, name: str, tensor: Tensor, other_name: str, other: Tenso
 
 def same_device(who: str, name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
     if tensor.device != other.device:
-        raise ValueError(
+        raise ShapeError(
             f"{who}: {name} is on {tensor.device} and {other_name} on {other.device}. {name}.to('{other.device}')?"
         )
 
@@ -76,7 +92,7 @@ def shaped(who: str, name: str, value: Any, sizes: str, shape: Sequence[int], be
     """A float tensor of a known shape on the device of `beside`; `sizes` names its dimensions in the message."""
     tensor = is_float(who, name, value)
     if tuple(tensor.shape) != tuple(shape):
-        raise ValueError(f"{who}: {name} must have shape {sizes} = {tuple(shape)}, got {tuple(tensor.shape)}.")
+        raise ShapeError(f"{who}: {name} must have shape {sizes} = {tuple(shape)}, got {tuple(tensor.shape)}.")
     same_device(who, name, tensor, "the input", beside)
     return tensor
 
@@ -109,7 +125,9 @@ def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tenso
         raise ValueError(
             f"{who}: lengths must hold one length for each of the B = {B} rows, got shape {tuple(value.shape)}."
         )
-    if not torch.compiler.is_compiling() and value.numel() > 0 and value.device.type != "meta":
+    # A program under make_fx, as torch.func.linearize makes one, has no values either.
+    readable = not torch.compiler.is_compiling() and proxy_tensor.get_proxy_mode() is None
+    if readable and value.numel() > 0 and value.device.type != "meta":
         shortest, longest = int(value.min()), int(value.max())
         if shortest < 1:
             raise ValueError(
@@ -121,11 +139,18 @@ def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tenso
 
 
 def probability(who: str, name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{who}: {name} must be a number in [0, 1], got {type(value).__name__}.")
+    if isinstance(value, bool) or not isinstance(value, numbers.Real | int | float):
+        raise KindError(f"{who}: {name} must be a number in [0, 1], got {type(value).__name__}.")
+    value = float(value)
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{who}: {name} is a probability and must lie in [0, 1], got {value}.")
-    return float(value)
+    return value
+
+
+def switch(who: str, name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{who}: {name} must be True or False, got {type(value).__name__}.")
+    return value
 
 
 def pooling(who: str, value: Any) -> str:

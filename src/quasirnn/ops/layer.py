@@ -5,17 +5,35 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quasirnn.ops import checks, operators
+from quasirnn.ops import autograd, checks, plain, reference
+from quasirnn.ops.context import last_inputs
+from quasirnn.ops.operators import state_type
 from quasirnn.ops.pooling import Lengths, checked_bias, zoneout_seed
 
 
+class LayerState(NamedTuple):
+    """Where a layer stands between two pieces of a sequence."""
+
+    c: Tensor  # cells, (B, H)
+    context: Tensor | None  # the last k - 1 inputs, (B, k - 1, D); None where none applies
+
+
+class LayerGates(NamedTuple):
+    """Everything a layer computed, after non-linearity and zoneout, each (T, B, H); o and i as the pooling has them."""
+
+    z: Tensor
+    f: Tensor
+    o: Tensor | None
+    i: Tensor | None
+    c: Tensor  # cells, before the output gate
+
+
 class LayerOutput(NamedTuple):
-    """What a layer computed. `c` and `gates` are None unless they were asked for."""
+    """What a layer returns."""
 
     h: Tensor  # (T, B, H)
-    c_last: Tensor  # (B, H)
-    c: Tensor | None  # (T, B, H), before the output gate
-    gates: Tensor | None  # (T, B, gates * H), after non-linearity and zoneout, in the order z, f, o, i
+    state: LayerState
+    gates: LayerGates | None  # on request
 
 
 def qrnn_layer(
@@ -47,16 +65,19 @@ def qrnn_layer(
         c0: initial cells, (B, H).
         context: (B, k - 1, D); only for a causal layer that reads forwards.
         look_ahead: how many steps ahead of t the window reaches: 0 is the masked, causal convolution.
+        zoneout, seed: as in `fused_pool`: a random mask with a seed, its expectation without.
         return_gates: also return all cells and the activated gates, differentiable.
+    Returns:
+        (h, state, gates): h is (T, B, H), zero past a row's length; the state continues each row at its own end.
     """
     who = "qrnn_layer"
-    kinds = len(checks.pooling(who, pooling)) + 1
+    num_gates = len(checks.pooling(who, pooling)) + 1
     x = checks.sequence(who, "x", x, "(T, B, D)")
     weight = checks.is_float(who, "weight", weight)
     T, B, D = x.shape
-    if weight.dim() != 3 or weight.shape[0] % kinds or weight.shape[2] != D or 0 in weight.shape:
+    if weight.dim() != 3 or weight.shape[0] % num_gates or weight.shape[2] != D or 0 in weight.shape:
         raise ValueError(
-            f'{who}: with pooling "{pooling}" and D = {D} inputs, weight must have shape ({kinds} * H, k, {D}), '
+            f'{who}: with pooling "{pooling}" and D = {D} inputs, weight must have shape ({num_gates} * H, k, {D}), '
             f"got {tuple(weight.shape)}."
         )
     width, k, _ = weight.shape
@@ -66,28 +87,72 @@ def qrnn_layer(
         if reverse or look_ahead:
             raise ValueError(f"{who}: a context goes with a causal layer that reads forwards only.")
         context = checks.shaped(who, "context", context, "(B, k - 1, D)", (B, k - 1, D), x)
-    dtype = _autocast_type(x)
-    if dtype is not None:
-        x, weight = x.to(dtype), weight.to(dtype)
-        bias = None if bias is None else bias.to(dtype)
-    checks.same_kind(who, "weight", weight, "x", x)
-    h, c_last, c, gates = operators.layer(
-        x.contiguous(),
-        weight.contiguous(),
+    if _autocast_type(x) is None:
+        checks.same_kind(who, "weight", weight, "x", x)
+    else:
+        checks.same_device(who, "weight", weight, "x", x)
+        bias = None if bias is None else checks.is_float(who, "bias", bias).to(x.dtype)
+    return run_layer(
+        x,
+        weight,
         checked_bias(who, bias, B, width, x),
-        None if context is None else context.to(x.dtype).contiguous(),
-        checks.initial_state(who, "c0", c0, B, width // kinds, x),
-        checks.lengths(who, lengths, T, B, x.device),
-        zoneout_seed(who, checks.probability(who, "zoneout", zoneout), seed, x),
-        float(zoneout),
-        kinds,
+        checks.initial_state(who, "c0", c0, B, width // num_gates, x),
+        context=context,
+        context_size=0 if reverse or look_ahead else k - 1,
+        num_gates=num_gates,
+        look_ahead=look_ahead,
+        zoneout=checks.probability(who, "zoneout", zoneout),
+        seed=zoneout_seed(who, zoneout, seed, x),
+        reverse=bool(reverse),
+        lengths=checks.lengths(who, lengths, T, B, x.device),
+        return_gates=return_gates,
+    )
+
+
+def run_layer(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    c0: Tensor | None,
+    *,
+    context: Tensor | None,
+    context_size: int,
+    num_gates: int,
+    look_ahead: int,
+    zoneout: float,
+    seed: Tensor | None,
+    reverse: bool,
+    lengths: Tensor | None,
+    return_gates: bool,
+) -> LayerOutput:
+    """`qrnn_layer` on arguments that have been checked."""
+    dtype = _autocast_type(x) or x.dtype
+    inputs = x
+    x, weight = x.to(dtype).contiguous(), weight.to(dtype).contiguous()
+    h, c_last, c, kept = autograd.layer(
+        x,
+        weight,
+        None if bias is None else bias.to(dtype).contiguous(),
+        None if context is None else context.to(dtype).contiguous(),
+        None if c0 is None else c0.to(state_type(dtype)).contiguous(),
+        lengths,
+        seed,
+        zoneout,
+        num_gates,
         look_ahead,
-        bool(reverse),
+        reverse,
         return_gates,
     )
+    state = LayerState(c_last, last_inputs(inputs, context, context_size, lengths))
     if not return_gates:
-        return LayerOutput(h, c_last, None, None)
-    return LayerOutput(h, c_last, h if pooling == "f" else c, gates)
+        return LayerOutput(h, state, None)
+    z, f, *others = kept.chunk(num_gates, dim=-1)
+    if zoneout > 0 and seed is None:
+        # The operator keeps the gates before the expectation.
+        padding = plain.padding_of(kept, lengths)
+        z, f, *others = (plain.without(x, padding) for x in reference.expected_zoneout([z, f, *others], zoneout))
+    o, i = (*others, None, None)[:2]
+    return LayerOutput(h, state, LayerGates(z, f, o, i, h if num_gates == 2 else c))
 
 
 def _autocast_type(x: Tensor) -> torch.dtype | None:

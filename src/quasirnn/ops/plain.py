@@ -1,17 +1,19 @@
 """The operators in plain PyTorch: for devices without kernels, and where nothing could be compiled.
 
 Forward is the reference in the type the state has. Backward uses that the adjoint of a recurrence is a recurrence read
-the other way: with D[t] the whole gradient of c[t], D[t] = g[t] + f[t+1] * D[t+1].
+the other way: with D[t] the whole gradient of h[t], D[t] = g[t] + a[t+1] * D[t+1].
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from quasirnn.ops import reference
+from quasirnn.ops.context import last_inputs
 
 # The number of gates names the pooling.
 POOLINGS = {2: "f", 3: "fo", 4: "ifo"}
-COMPLEMENT, INPUT, ONE = 0, 1, 2
 
 
 def wide(x: Tensor) -> Tensor:
@@ -35,71 +37,61 @@ def _or_zeros(grad: Tensor | None, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if grad is None else wide(grad)
 
 
-def _cells_before(c: Tensor, c0: Tensor | None, reverse: bool, lengths: Tensor | None) -> Tensor:
-    """For each step, the cells it started from."""
-    c = reference.flip(c, lengths) if reverse else c
-    first = torch.zeros_like(c[:1]) if c0 is None else c0[None]
-    before = torch.cat([first, c[:-1]])
-    return reference.flip(before, lengths) if reverse else before
+def step_before(x: Tensor, first: Tensor, reverse: bool, lengths: Tensor | None) -> Tensor:
+    """x one step earlier in the order of reading; `first`, (B, H), where a row's first step is read."""
+    if not reverse:
+        return torch.cat([first[None], x[:-1]])
+    before = torch.cat([x[1:], first[None]])
+    if lengths is None:
+        return before
+    t = torch.arange(x.shape[0], device=x.device)[:, None]
+    return torch.where((t == lengths - 1)[:, :, None], first, before)
 
 
-def _whole_gradient(
-    f: Tensor, grad: Tensor, grad_last: Tensor | None, reverse: bool, lengths: Tensor | None
+def adjoint(
+    recur: Callable[..., tuple[Tensor, Tensor]],
+    a: Tensor,
+    grad: Tensor,
+    grad_last: Tensor,
+    reverse: bool,
+    lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The whole gradient of every cell, and of the initial one, from the gradient that reaches each directly."""
-    if reverse:
-        f, grad = reference.flip(f, lengths), reference.flip(grad, lengths)
-    # Read backwards in time, the step after t multiplies what arrives; nothing stands after the last.
-    after = torch.cat([f[1:], torch.ones_like(f[:1])])
-    if lengths is not None:
-        t = torch.arange(f.shape[0], device=f.device)[:, None]
-        after = torch.where((t == lengths - 1)[:, :, None], torch.ones_like(after), after)
-    D, _ = reference.linear_recurrence(after, grad, grad_last, reverse=True, lengths=lengths)
-    grad_first = f[0] * D[0]
-    return (reference.flip(D, lengths) if reverse else D), grad_first
+    """The whole gradient D of every h[t], and of h0, from the gradient that reaches each h[t] directly.
+
+    Read the other way, the step that follows t multiplies what arrives; nothing follows the last.
+    """
+    after = step_before(a, torch.ones_like(a[0]), not reverse, lengths)
+    D, _ = recur(after, grad, grad_last, reverse=not reverse, lengths=lengths)
+    if not reverse:
+        return D, a[0] * D[0]
+    if lengths is None:
+        return D, a[-1] * D[-1]
+    first = lengths - 1, torch.arange(a.shape[1], device=a.device)
+    return D, a[first] * D[first]
 
 
-def recurrence(
-    f: Tensor, z: Tensor, i: Tensor | None, c0: Tensor | None, lengths: Tensor | None, weight: int, reverse: bool
-) -> tuple[Tensor, Tensor]:
-    padding = padding_of(f, lengths)
-    fw, zw = without(wide(f), padding), without(wide(z), padding)
-    if weight == COMPLEMENT:
-        zw = (1 - fw) * zw
-    elif weight == INPUT:
-        assert i is not None
-        zw = without(wide(i), padding) * zw
-    c, last = reference.linear_recurrence(fw, zw, c0, reverse=reverse, lengths=lengths)
-    return c.to(f.dtype), last.clone()
+def recurrence(a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
+    padding = padding_of(a, lengths)
+    aw, bw = without(wide(a), padding), without(wide(b), padding)
+    h, last = reference.linear_recurrence(aw, bw, h0, reverse=reverse, lengths=lengths)
+    return h.to(a.dtype), last.clone()
 
 
 def recurrence_backward(
-    grad_c: Tensor | None,
-    grad_c_last: Tensor | None,
-    f: Tensor,
-    z: Tensor,
-    i: Tensor | None,
-    c: Tensor,
-    c0: Tensor | None,
+    grad_h: Tensor | None,
+    grad_h_last: Tensor | None,
+    a: Tensor,
+    h: Tensor,
+    h0: Tensor | None,
     lengths: Tensor | None,
-    weight: int,
     reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    padding = padding_of(f, lengths)
-    fw, zw, cw = without(wide(f), padding), without(wide(z), padding), wide(c)
-    grad = without(_or_zeros(grad_c, cw), padding)
-    D, grad_first = _whole_gradient(fw, grad, grad_c_last, reverse, lengths)
-    before = _cells_before(cw, c0, reverse, lengths)
-    grad_i = f.new_empty(0)
-    if weight == COMPLEMENT:
-        grad_f, grad_z = D * (before - zw), D * (1 - fw)
-    elif weight == INPUT:
-        assert i is not None
-        grad_f, grad_z = D * before, D * without(wide(i), padding)
-        grad_i = (D * zw).to(f.dtype)
-    else:
-        grad_f, grad_z = D * before, D
-    return without(grad_f, padding).to(f.dtype), grad_z.to(f.dtype, copy=True), grad_i, grad_first
+) -> tuple[Tensor, Tensor, Tensor]:
+    padding = padding_of(a, lengths)
+    aw, hw = without(wide(a), padding), wide(h)
+    grad = without(_or_zeros(grad_h, hw), padding)
+    D, grad_h0 = adjoint(reference.linear_recurrence, aw, grad, _or_zeros(grad_h_last, hw[0]), reverse, lengths)
+    grad_a = D * step_before(hw, _or_zeros(h0, hw[0]), reverse, lengths)
+    return without(grad_a, padding).to(a.dtype), D.to(a.dtype, copy=True), grad_h0
 
 
 def pool(
@@ -109,27 +101,27 @@ def pool(
     lengths: Tensor | None,
     seed: Tensor | None,
     zoneout: float,
-    kinds: int,
+    num_gates: int,
     reverse: bool,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     padding = padding_of(gates, lengths)
     activated = reference.activate(
         without(wide(gates), padding),
-        POOLINGS[kinds],
+        POOLINGS[num_gates],
         None if bias is None else wide(bias),
-        zoneout=zoneout,
+        zoneout=0.0 if seed is None else zoneout,
         seed=seed,
     )
-    z, f = activated[:2]
-    b = activated[3] * z if kinds == 4 else (1 - f) * z
+    z, f, *others = activated if seed is not None else reference.expected_zoneout(activated, zoneout)
+    b = others[1] * z if num_gates == 4 else (1 - f) * z
     c, last = reference.linear_recurrence(f, b, c0, reverse=reverse, lengths=lengths)
-    h = (c if kinds == 2 else without(activated[2], padding) * c).to(gates.dtype)
+    h = (c if num_gates == 2 else without(others[0], padding) * c).to(gates.dtype)
     nothing = gates.new_empty(0)
     if not keep:
         return h, last.clone(), nothing, nothing.clone()  # outputs must not share memory
     kept = without(torch.cat(activated, dim=-1), padding).to(gates.dtype)
-    return h, last.clone(), nothing.clone() if kinds == 2 else c.to(gates.dtype), kept
+    return h, last.clone(), nothing.clone() if num_gates == 2 else c.to(gates.dtype), kept
 
 
 def pool_backward(
@@ -141,26 +133,28 @@ def pool_backward(
     c: Tensor,
     c0: Tensor | None,
     lengths: Tensor | None,
-    kinds: int,
+    zoneout: float,
+    num_gates: int,
     reverse: bool,
     bias_rows: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     padding = padding_of(activated, lengths)
-    z, f, *others = wide(activated).chunk(kinds, dim=-1)
+    kept = list(wide(activated).chunk(num_gates, dim=-1))
+    z, f, *others = reference.expected_zoneout(kept, zoneout)
     cw = wide(c)
     grad_h = without(_or_zeros(grad_h, cw), padding)
     grad_c = without(_or_zeros(grad_c, cw), padding)
-    direct = without(_or_zeros(grad_activated, wide(activated)), padding).chunk(kinds, dim=-1)
-    D, grad_first = _whole_gradient(
-        f, grad_c + (grad_h if kinds == 2 else grad_h * others[0]), grad_c_last, reverse, lengths
-    )
-    before = _cells_before(cw, c0, reverse, lengths)
-    d_z, d_f = (D * others[1], D * before) if kinds == 4 else (D * (1 - f), D * (before - z))
-    grads = [(d_z + direct[0]) * (1 - z * z), (d_f + direct[1]) * f * (1 - f)]
-    if kinds >= 3:
+    direct = without(_or_zeros(grad_activated, wide(activated)), padding).chunk(num_gates, dim=-1)
+    direct_c = grad_c + (grad_h if num_gates == 2 else grad_h * others[0])
+    D, grad_first = adjoint(reference.linear_recurrence, f, direct_c, _or_zeros(grad_c_last, cw[0]), reverse, lengths)
+    before = step_before(cw, _or_zeros(c0, cw[0]), reverse, lengths)
+    d_z, d_f = (D * others[1], D * before) if num_gates == 4 else (D * (1 - f), D * (before - z))
+    # The expectation of zoneout scales what reaches f and i.
+    grads = [(d_z + direct[0]) * (1 - z * z), ((1 - zoneout) * d_f + direct[1]) * kept[1] * (1 - kept[1])]
+    if num_gates >= 3:
         grads.append((grad_h * cw + direct[2]) * others[0] * (1 - others[0]))
-    if kinds == 4:
-        grads.append((D * z + direct[3]) * others[1] * (1 - others[1]))
+    if num_gates == 4:
+        grads.append(((1 - zoneout) * D * z + direct[3]) * kept[3] * (1 - kept[3]))
     grad_gates = without(torch.cat(grads, dim=-1), padding)
     grad_bias = activated.new_empty(0)
     if bias_rows > 0:
@@ -178,7 +172,7 @@ def layer(
     lengths: Tensor | None,
     seed: Tensor | None,
     zoneout: float,
-    kinds: int,
+    num_gates: int,
     look_ahead: int,
     reverse: bool,
     keep: bool,
@@ -190,7 +184,7 @@ def layer(
     for j in range(1, k):
         gates += padded[j : j + T] @ weight[:, j].T
     gates = reference.flip(gates, lengths) if reverse else gates
-    return torch.ops.quasirnn.pool(gates, bias, c0, lengths, seed, zoneout, kinds, reverse, keep)
+    return torch.ops.quasirnn.pool(gates, bias, c0, lengths, seed, zoneout, num_gates, reverse, keep)
 
 
 def _as_read(
@@ -216,14 +210,15 @@ def layer_backward(
     c: Tensor,
     c0: Tensor | None,
     lengths: Tensor | None,
-    kinds: int,
+    zoneout: float,
+    num_gates: int,
     look_ahead: int,
     reverse: bool,
     bias_rows: int,
     need_x: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     grad_gates, grad_bias, grad_c0 = torch.ops.quasirnn.pool_backward(
-        grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, kinds, reverse, bias_rows
+        grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, zoneout, num_gates, reverse, bias_rows
     )
     T, k = x.shape[0], weight.shape[1]
     before = k - 1 - look_ahead
@@ -242,25 +237,32 @@ def layer_backward(
 
 
 def stack(
-    x: Tensor, weights: list[Tensor], biases: list[Tensor], state: Tensor | None, kinds: int, dense: bool
+    x: Tensor,
+    weights: list[Tensor],
+    biases: list[Tensor],
+    state: Tensor | None,
+    zoneout: float,
+    num_gates: int,
+    dense: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    B, H = x.shape[1], weights[0].shape[0] // kinds
+    B, H = x.shape[1], weights[0].shape[0] // num_gates
     width = H + max((w.shape[1] - 1) * w.shape[2] for w in weights)
     h_n, c_n = [], []
     for n, weight in enumerate(weights):
         _, k, D = weight.shape
         c0, context = None, x.new_zeros(B, k - 1, D)
         if state is not None:
+            if state.device.type == "cpu" and state[n, :, H + (k - 1) * D :].any():
+                raise RuntimeError(f"quasirnn: the state of another network: layer {n} has {(k - 1) * D} inputs")
             c0 = state[n, :, :H].contiguous()
             context = state[n, :, H : H + (k - 1) * D].reshape(B, k - 1, D).to(x.dtype).contiguous()
         bias = biases[n] if biases else None
         h, c, _, _ = torch.ops.quasirnn.layer(
-            x.contiguous(), weight, bias, context, c0, None, None, 0.0, kinds, 0, False, False
+            x.contiguous(), weight, bias, context, c0, None, None, zoneout, num_gates, 0, False, False
         )
-        last_inputs = torch.cat([context, x.transpose(0, 1)], dim=1)[:, x.shape[0] :].flatten(1)
         h_n.append(h[-1])
-        c_n.append(
-            torch.nn.functional.pad(torch.cat([c, last_inputs.to(c.dtype)], dim=1), (0, width - H - (k - 1) * D))
-        )
+        after = last_inputs(x, context, k - 1, None)
+        c = c if after is None else torch.cat([c, after.flatten(1).to(c.dtype)], dim=1)
+        c_n.append(torch.nn.functional.pad(c, (0, width - c.shape[1])))
         x = torch.cat([x, h], dim=-1) if dense else h
     return h, torch.stack(h_n), torch.stack(c_n)

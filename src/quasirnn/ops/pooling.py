@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from quasirnn.ops import checks, operators
-from quasirnn.ops.plain import COMPLEMENT, INPUT, ONE
+from quasirnn.ops import autograd, checks
+from quasirnn.ops.plain import padding_of, wide, without
 
 Lengths = Tensor | Sequence[int] | None
 
@@ -37,7 +37,7 @@ def f_pool(
     >>> h.flatten().tolist()  # half of the first candidate, then kept
     [0.5, 0.5]
     """
-    return _recur("f_pool", {"z": z, "f": f}, c0, COMPLEMENT, reverse, lengths)
+    return _pool("f_pool", {"z": z, "f": f}, c0, reverse, lengths)
 
 
 def fo_pool(
@@ -51,8 +51,7 @@ def fo_pool(
     f = 1 keeps the old state, f = 0 replaces it. Arguments as in `f_pool`; o is the output gate, (T, B, H).
     Returns h and the last cells c, before the output gate.
     """
-    c, last = _recur("fo_pool", {"z": z, "f": f, "o": o}, c0, COMPLEMENT, reverse, lengths)
-    return _gated(o, c, lengths), last
+    return _pool("fo_pool", {"z": z, "f": f, "o": o}, c0, reverse, lengths)
 
 
 def ifo_pool(
@@ -73,8 +72,7 @@ def ifo_pool(
     f = 1 keeps the old state and i = 1 adds the whole candidate, so that cells can grow beyond [-1, 1].
     Arguments as in `fo_pool`; i is the input gate, (T, B, H). Returns h and the last cells.
     """
-    c, last = _recur("ifo_pool", {"z": z, "f": f, "o": o, "i": i}, c0, INPUT, reverse, lengths)
-    return _gated(o, c, lengths), last
+    return _pool("ifo_pool", {"z": z, "f": f, "o": o, "i": i}, c0, reverse, lengths)
 
 
 def linear_recurrence(
@@ -93,7 +91,9 @@ def linear_recurrence(
     >>> linear_recurrence(ones, ones)[0].flatten().tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
-    return _recur("linear_recurrence", {"b": b, "a": a}, h0, ONE, reverse, lengths, state_name="h0")
+    h0, lengths = _check("linear_recurrence", {"b": b, "a": a}, "h0", h0, lengths)
+    h, last = autograd.recurrence(a.contiguous(), b.contiguous(), h0, lengths, bool(reverse))
+    return h, last
 
 
 def fused_pool(
@@ -115,29 +115,30 @@ def fused_pool(
         gates: pre-activations in the order z, f, o, i side by side, (T, B, gates * H); f has 2 gates, fo 3, ifo 4.
         c0: initial cells, (B, H); zero if not given.
         bias: added to the pre-activations: (gates * H), or one per batch row, (B, gates * H).
-        zoneout: probability that a channel keeps its state for a step. The caller decides about training or not.
-        seed: one int64, needed for zoneout. The mask is a function of (seed, t, b, channel), the same on every device.
+        zoneout: probability p that a channel keeps its state for a step.
+        seed: one int64, for training: a random mask, a function of (seed, t, b, channel), the same on every device.
+            Without it zoneout is its expectation, as in eval: f' = p + (1 - p) f, and for ifo i' = (1 - p) i.
     Returns:
         h, (T, B, H), and the last cells, (B, H).
     """
     who = "fused_pool"
-    kinds = len(checks.pooling(who, pooling)) + 1
-    gates = checks.sequence(who, "gates", gates, f"(T, B, {kinds} * H)")
+    num_gates = len(checks.pooling(who, pooling)) + 1
+    gates = checks.sequence(who, "gates", gates, f"(T, B, {num_gates} * H)")
     T, B, width = gates.shape
-    if width == 0 or width % kinds:
+    if width == 0 or width % num_gates:
         raise ValueError(
-            f'{who}: with pooling "{pooling}" the last dimension of gates must be {kinds} * H, got {width} '
+            f'{who}: with pooling "{pooling}" the last dimension of gates must be {num_gates} * H, got {width} '
             f"in shape {tuple(gates.shape)}."
         )
-    c0 = checks.initial_state(who, "c0", c0, B, width // kinds, gates)
-    h, last, _, _ = operators.pool(
+    c0 = checks.initial_state(who, "c0", c0, B, width // num_gates, gates)
+    h, last, _, _ = autograd.pool(
         gates.contiguous(),
         checked_bias(who, bias, B, width, gates),
         c0,
         checks.lengths(who, lengths, T, B, gates.device),
         zoneout_seed(who, checks.probability(who, "zoneout", zoneout), seed, gates),
         float(zoneout),
-        kinds,
+        num_gates,
         bool(reverse),
         False,
     )
@@ -160,45 +161,41 @@ def checked_bias(who: str, bias: Tensor | None, B: int, width: int, beside: Tens
 
 
 def zoneout_seed(who: str, zoneout: float, seed: Tensor | None, beside: Tensor) -> Tensor | None:
-    """The seed where zoneout needs one, else None."""
-    if zoneout == 0:
+    """The seed of a random zoneout, checked; None where there is none."""
+    if zoneout == 0 or seed is None:
         return None
-    if seed is None:
-        raise ValueError(f"{who}: zoneout = {zoneout} needs a seed: seed=torch.randint(2**63 - 1, ()).")
     seed = checks.is_tensor(who, "seed", seed)
     if seed.dtype != torch.int64 or seed.numel() != 1:
         raise TypeError(f"{who}: seed must be one int64, got {seed.dtype} of shape {tuple(seed.shape)}.")
     return seed.reshape(()).to(beside.device)
 
 
-def _recur(
-    who: str,
-    gates: dict[str, Tensor],
-    c0: Tensor | None,
-    weight: int,
-    reverse: bool,
-    lengths: Lengths,
-    state_name: str = "c0",
+def _pool(
+    who: str, gates: dict[str, Tensor], c0: Tensor | None, reverse: bool, lengths: Lengths
 ) -> tuple[Tensor, Tensor]:
-    """Checks, then the operator. The first gate is what enters the state, the second what multiplies it."""
-    (z_name, z), (f_name, f), *others = gates.items()
-    z = checks.sequence(who, z_name, z)
-    f = checks.like(who, f_name, f, z_name, z)
+    """Pooling on activated gates: c[t] = f[t] c[t-1] + b[t] with b = (1 - f) z or i z, then the output gate.
+
+    16-bit gates are multiplied in float32, as the state is.
+    """
+    c0, lengths = _check(who, gates, "c0", c0, lengths)
+    dtype = gates["z"].dtype
+    padding = padding_of(gates["z"], lengths)
+    gates = {name: without(wide(gate), padding) for name, gate in gates.items()}
+    z, f = gates["z"], gates["f"]
+    b = gates["i"] * z if "i" in gates else (1 - f) * z
+    c, last = autograd.recurrence(f.contiguous(), b.contiguous(), c0, lengths, bool(reverse))
+    return (gates["o"] * c if "o" in gates else c).to(dtype), last
+
+
+def _check(
+    who: str, gates: dict[str, Tensor], state_name: str, state: Tensor | None, lengths: Lengths
+) -> tuple[Tensor | None, Tensor | None]:
+    """The initial state and the lengths, checked, as the gates are."""
+    (first, z), *others = gates.items()
+    z = checks.sequence(who, first, z)
     for name, gate in others:
-        checks.like(who, name, gate, z_name, z)
+        checks.like(who, name, gate, first, z)
     T, B, H = z.shape
     if H == 0:
-        raise ValueError(f"{who}: {z_name} has no channels, shape {tuple(z.shape)}; H must be at least 1.")
-    i = gates["i"].contiguous() if weight == INPUT else None
-    c0 = checks.initial_state(who, state_name, c0, B, H, z)
-    lengths = checks.lengths(who, lengths, T, B, z.device)
-    return operators.recurrence(f.contiguous(), z.contiguous(), i, c0, lengths, weight, bool(reverse))
-
-
-def _gated(o: Tensor, c: Tensor, lengths: Lengths) -> Tensor:
-    """o * c, zero in the padding even where o is NaN there."""
-    h = o * c
-    if lengths is None:
-        return h
-    lengths = torch.as_tensor(lengths, device=h.device)
-    return h.masked_fill((torch.arange(h.shape[0], device=h.device)[:, None] >= lengths)[:, :, None], 0)
+        raise ValueError(f"{who}: {first} has no channels, shape {tuple(z.shape)}; H must be at least 1.")
+    return checks.initial_state(who, state_name, state, B, H, z), checks.lengths(who, lengths, T, B, z.device)

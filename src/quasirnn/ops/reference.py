@@ -94,6 +94,8 @@ def activate(
 ) -> list[Tensor]:
     """Eq. 1 and 6: non-linearities, and zoneout as f = 1 (with ifo also i = 0) on a random subset of channels.
 
+    Without a seed zoneout is its expectation: see `expected_zoneout`.
+
     Args:
         gates: (T, B, gates * H) in the order z, f, o, i.
         bias: (gates * H) or (B, gates * H).
@@ -102,13 +104,22 @@ def activate(
     gates = gates if bias is None else gates + bias
     z, *others = gates.chunk(len(pooling) + 1, dim=-1)
     activated = [torch.tanh(z), *map(torch.sigmoid, others)]
+    if seed is None:
+        return expected_zoneout(activated, zoneout)
     if zoneout > 0:
-        assert seed is not None
         zoned = zoned_channels(seed, activated[0].shape, zoneout)
         activated[1] = torch.where(zoned, torch.ones_like(z), activated[1])
         if pooling == "ifo":
             activated[3] = torch.where(zoned, torch.zeros_like(z), activated[3])
     return activated
+
+
+def expected_zoneout(activated: list[Tensor], p: float) -> list[Tensor]:
+    """What a random zoneout is on average (Krueger et al., 2016): f' = p + (1 - p) f, with ifo also i' = (1 - p) i."""
+    z, f, *others = activated
+    if len(others) == 2:
+        others[1] = (1 - p) * others[1]
+    return [z, p + (1 - p) * f, *others]
 
 
 def pool(

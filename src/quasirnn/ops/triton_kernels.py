@@ -20,10 +20,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from quasirnn.ops import plain
 from quasirnn.ops.operators import state_type
 
-COMPLEMENT, INPUT = tl.constexpr(plain.COMPLEMENT), tl.constexpr(plain.INPUT)
 # Time steps under way at once: what step t + 3 reads is on its way while step t is computed.
 STAGES = tl.constexpr(4)
 
@@ -143,7 +141,7 @@ def _load(pointer, at, inside, dtype: tl.constexpr):
 # is whether 16 divides it.
 
 
-@triton.jit(do_not_specialize=["T", "B", "bias_stride", "up_to"])
+@triton.jit(do_not_specialize=["T", "B", "bias_stride", "up_to", "expected"])
 def _pool(
     gates,
     bias,
@@ -159,7 +157,8 @@ def _pool(
     H,
     bias_stride,
     up_to: tl.int64,
-    KINDS: tl.constexpr,
+    expected: tl.float64,
+    NUM_GATES: tl.constexpr,
     REVERSE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -168,20 +167,21 @@ def _pool(
     state = _load(c0, b * H + j, inside, dtype)
     bias_z = _load(bias, b * bias_stride + j, inside, dtype)
     bias_f = _load(bias, b * bias_stride + H + j, inside, dtype)
-    bias_o = _load(bias, b * bias_stride + 2 * H + j, inside & (KINDS > 2), dtype)
-    bias_i = _load(bias, b * bias_stride + 3 * H + j, inside & (KINDS > 3), dtype)
+    bias_o = _load(bias, b * bias_stride + 2 * H + j, inside & (NUM_GATES > 2), dtype)
+    bias_i = _load(bias, b * bias_stride + 3 * H + j, inside & (NUM_GATES > 3), dtype)
+    p = tl.full([BLOCK], expected, dtype)
     if seed is not None:
         key = tl.load(seed)
 
     for step in tl.range(0, length, num_stages=STAGES):
         t = length - 1 - step if REVERSE else step
         cell = (t * B + b) * H + j
-        gate = (t * B + b) * (KINDS * H) + j
+        gate = (t * B + b) * (NUM_GATES * H) + j
         z = _tanh(_load(gates, gate, inside, dtype) + bias_z)
         f = _sigmoid(_load(gates, gate + H, inside, dtype) + bias_f)
-        if KINDS > 2:
+        if NUM_GATES > 2:
             o = _sigmoid(_load(gates, gate + 2 * H, inside, dtype) + bias_o)
-        if KINDS > 3:
+        if NUM_GATES > 3:
             i = _sigmoid(_load(gates, gate + 3 * H, inside, dtype) + bias_i)
         else:
             i = 1.0 - f
@@ -189,17 +189,18 @@ def _pool(
             zoned = _zoned(key, t, b, j, up_to)
             f = tl.where(zoned, 1.0, f)
             i = tl.where(zoned, 0.0, i)
-        state = f * state + i * z
         if activated is not None:
             tl.store(activated + gate, z, inside)
             tl.store(activated + gate + H, f, inside)
-            if KINDS > 2:
+            if NUM_GATES > 2:
                 tl.store(activated + gate + 2 * H, o, inside)
-            if KINDS > 3:
+            if NUM_GATES > 3:
                 tl.store(activated + gate + 3 * H, i, inside)
+        # What was kept is before the expectation of zoneout; p = 0 and 1 - p = 1 change no bit.
+        state = (p + (1.0 - p) * f) * state + (1.0 - p) * i * z
         if c is not None:
             tl.store(c + cell, state, inside)
-        tl.store(h + cell, o * state if KINDS > 2 else state, inside)
+        tl.store(h + cell, o * state if NUM_GATES > 2 else state, inside)
     tl.store(c_last + b * H + j, state, inside)
 
     nothing = tl.full([BLOCK], 0.0, dtype)
@@ -209,11 +210,11 @@ def _pool(
         if c is not None:
             tl.store(c + cell, nothing, inside)
         if activated is not None:
-            for kind in tl.static_range(KINDS):
-                tl.store(activated + (t * B + b) * (KINDS * H) + kind * H + j, nothing, inside)
+            for g in tl.static_range(NUM_GATES):
+                tl.store(activated + (t * B + b) * (NUM_GATES * H) + g * H + j, nothing, inside)
 
 
-@triton.jit(do_not_specialize=["T", "B"])
+@triton.jit(do_not_specialize=["T", "B", "expected"])
 def _pool_backward(
     grad_h,
     grad_c_last,
@@ -229,7 +230,8 @@ def _pool_backward(
     T: tl.int64,
     B: tl.int64,
     H,
-    KINDS: tl.constexpr,
+    expected: tl.float64,
+    NUM_GATES: tl.constexpr,
     REVERSE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -239,6 +241,7 @@ def _pool_backward(
     first = _load(c0, b * H + j, inside, dtype)
     nothing = tl.full([BLOCK], 0.0, dtype)
     # Sums for the bias; o and i keep theirs at zero where there is no such gate.
+    p = tl.full([BLOCK], expected, dtype)
     sum_z, sum_f, sum_o, sum_i = nothing, nothing, nothing, nothing
     lost_z, lost_f, lost_o, lost_i = nothing, nothing, nothing, nothing
     last = 0 if REVERSE else length - 1
@@ -250,13 +253,14 @@ def _pool_backward(
         t = back if REVERSE else step
         before = (t + 1 if REVERSE else t - 1) * B + b
         cell = (t * B + b) * H + j
-        gate = (t * B + b) * (KINDS * H) + j
+        gate = (t * B + b) * (NUM_GATES * H) + j
         z = _load(activated, gate, inside, dtype)
-        f = _load(activated, gate + H, inside, dtype)
+        kept_f = _load(activated, gate + H, inside, dtype)
+        f = p + (1.0 - p) * kept_f
         d_h = _load(grad_h, cell, inside, dtype)
         d_c = carry + _load(grad_c, cell, inside, dtype)
         c_before = tl.where(step > 0, _load(c, before * H + j, inside & (step > 0), dtype), first)
-        if KINDS > 2:
+        if NUM_GATES > 2:
             o = _load(activated, gate + 2 * H, inside, dtype)
             d_c += d_h * o
             d_o = d_h * cells + _load(grad_activated, gate + 2 * H, inside, dtype)
@@ -265,18 +269,18 @@ def _pool_backward(
             sum_o, lost_o = _add(sum_o, lost_o, d_o)
         else:
             d_c += d_h
-        if KINDS > 3:
+        if NUM_GATES > 3:
             i = _load(activated, gate + 3 * H, inside, dtype)
-            d_i = d_c * z + _load(grad_activated, gate + 3 * H, inside, dtype)
+            d_i = (1.0 - p) * d_c * z + _load(grad_activated, gate + 3 * H, inside, dtype)
             d_i *= i * (1.0 - i)
             tl.store(grad_gates + gate + 3 * H, d_i, inside)
             sum_i, lost_i = _add(sum_i, lost_i, d_i)
-            d_z, d_f = d_c * i, d_c * c_before
+            d_z, d_f = (1.0 - p) * d_c * i, d_c * c_before
         else:
             d_z, d_f = d_c * (1.0 - f), d_c * (c_before - z)
-        # A zoned channel was kept with f = 1 (and i = 0), so these products are zero and no mask is needed.
+        # A channel that the mask zoned out was kept with f = 1 (and i = 0), so these products are zero.
         d_z = (d_z + _load(grad_activated, gate, inside, dtype)) * (1.0 - z * z)
-        d_f = (d_f + _load(grad_activated, gate + H, inside, dtype)) * (f * (1.0 - f))
+        d_f = ((1.0 - p) * d_f + _load(grad_activated, gate + H, inside, dtype)) * (kept_f * (1.0 - kept_f))
         tl.store(grad_gates + gate, d_z, inside)
         tl.store(grad_gates + gate + H, d_f, inside)
         sum_z, lost_z = _add(sum_z, lost_z, d_z)
@@ -284,103 +288,81 @@ def _pool_backward(
         carry, cells = d_c * f, c_before
     tl.store(grad_c0 + b * H + j, carry, inside)
     if grad_bias is not None:
-        gate = b * (KINDS * H) + j
+        gate = b * (NUM_GATES * H) + j
         tl.store(grad_bias + gate, sum_z, inside)
         tl.store(grad_bias + gate + H, sum_f, inside)
-        tl.store(grad_bias + gate + 2 * H, sum_o, inside & (KINDS > 2))
-        tl.store(grad_bias + gate + 3 * H, sum_i, inside & (KINDS > 3))
+        tl.store(grad_bias + gate + 2 * H, sum_o, inside & (NUM_GATES > 2))
+        tl.store(grad_bias + gate + 3 * H, sum_i, inside & (NUM_GATES > 3))
 
     for t in range(length, T):
-        for kind in tl.static_range(KINDS):
-            tl.store(grad_gates + (t * B + b) * (KINDS * H) + kind * H + j, nothing, inside)
+        for g in tl.static_range(NUM_GATES):
+            tl.store(grad_gates + (t * B + b) * (NUM_GATES * H) + g * H + j, nothing, inside)
 
 
 @triton.jit(do_not_specialize=["T", "B"])
 def _recurrence(
-    f,
-    z,
-    i,
-    c0,
+    a,
+    b,
+    h0,
     lengths,
-    c,
-    c_last,
+    h,
+    h_last,
     T: tl.int64,
     B: tl.int64,
     H,
-    WEIGHT: tl.constexpr,
     REVERSE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    b, length, j, inside = _place(lengths, T, H, BLOCK)
-    dtype: tl.constexpr = c_last.dtype.element_ty
-    state = _load(c0, b * H + j, inside, dtype)
+    row, length, j, inside = _place(lengths, T, H, BLOCK)
+    dtype: tl.constexpr = h_last.dtype.element_ty
+    state = _load(h0, row * H + j, inside, dtype)
     for step in tl.range(0, length, num_stages=STAGES):
         t = length - 1 - step if REVERSE else step
-        cell = (t * B + b) * H + j
-        factor = _load(f, cell, inside, dtype)
-        entering = _load(z, cell, inside, dtype)
-        if WEIGHT == COMPLEMENT:
-            entering *= 1.0 - factor
-        if WEIGHT == INPUT:
-            entering *= _load(i, cell, inside, dtype)
-        state = factor * state + entering
-        tl.store(c + cell, state, inside)
-    tl.store(c_last + b * H + j, state, inside)
+        cell = (t * B + row) * H + j
+        state = _load(a, cell, inside, dtype) * state + _load(b, cell, inside, dtype)
+        tl.store(h + cell, state, inside)
+    tl.store(h_last + row * H + j, state, inside)
     for t in range(length, T):
-        tl.store(c + (t * B + b) * H + j, tl.full([BLOCK], 0.0, dtype), inside)
+        tl.store(h + (t * B + row) * H + j, tl.full([BLOCK], 0.0, dtype), inside)
 
 
 @triton.jit(do_not_specialize=["T", "B"])
 def _recurrence_backward(
-    grad_c,
-    grad_c_last,
-    f,
-    z,
-    i,
-    c,
-    c0,
+    grad_h,
+    grad_h_last,
+    a,
+    h,
+    h0,
     lengths,
-    grad_f,
-    grad_z,
-    grad_i,
-    grad_c0,
+    grad_a,
+    grad_b,
+    grad_h0,
     T: tl.int64,
     B: tl.int64,
     H,
-    WEIGHT: tl.constexpr,
     REVERSE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    b, length, j, inside = _place(lengths, T, H, BLOCK)
-    dtype: tl.constexpr = grad_c0.dtype.element_ty
-    carry = _load(grad_c_last, b * H + j, inside, dtype)
-    first = _load(c0, b * H + j, inside, dtype)
+    row, length, j, inside = _place(lengths, T, H, BLOCK)
+    dtype: tl.constexpr = grad_h0.dtype.element_ty
+    carry = _load(grad_h_last, row * H + j, inside, dtype)
+    first = _load(h0, row * H + j, inside, dtype)
     for back in tl.range(0, length, num_stages=STAGES):
         step = length - 1 - back
         t = back if REVERSE else step
-        before = (t + 1 if REVERSE else t - 1) * B + b
-        cell = (t * B + b) * H + j
-        factor = _load(f, cell, inside, dtype)
-        d_c = carry + _load(grad_c, cell, inside, dtype)
-        c_before = tl.where(step > 0, _load(c, before * H + j, inside & (step > 0), dtype), first)
-        d_z = d_c
-        if WEIGHT == COMPLEMENT:
-            c_before -= _load(z, cell, inside, dtype)
-            d_z = d_c * (1.0 - factor)
-        if WEIGHT == INPUT:
-            d_z = d_c * _load(i, cell, inside, dtype)
-            tl.store(grad_i + cell, d_c * _load(z, cell, inside, dtype), inside)
-        tl.store(grad_f + cell, d_c * c_before, inside)
-        tl.store(grad_z + cell, d_z, inside)
-        carry = d_c * factor
-    tl.store(grad_c0 + b * H + j, carry, inside)
+        before = (t + 1 if REVERSE else t - 1) * B + row
+        cell = (t * B + row) * H + j
+        d_h = carry + _load(grad_h, cell, inside, dtype)
+        h_before = tl.where(step > 0, _load(h, before * H + j, inside & (step > 0), dtype), first)
+        tl.store(grad_a + cell, d_h * h_before, inside)
+        tl.store(grad_b + cell, d_h, inside)
+        carry = d_h * _load(a, cell, inside, dtype)
+    tl.store(grad_h0 + row * H + j, carry, inside)
     nothing = tl.full([BLOCK], 0.0, dtype)
     for t in range(length, T):
-        cell = (t * B + b) * H + j
-        tl.store(grad_f + cell, nothing, inside)
-        tl.store(grad_z + cell, nothing, inside)
-        if WEIGHT == INPUT:
-            tl.store(grad_i + cell, nothing, inside)
+        cell = (t * B + row) * H + j
+        tl.store(grad_a + cell, nothing, inside)
+        tl.store(grad_b + cell, nothing, inside)
 
 
 # Launching.
@@ -454,28 +436,28 @@ def pool(
     lengths: Tensor | None,
     seed: Tensor | None,
     zoneout: float,
-    kinds: int,
+    num_gates: int,
     reverse: bool,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     T, B, W = gates.shape
-    H, dtype, state = W // kinds, gates.dtype, state_type(gates.dtype)
+    H, dtype, state = W // num_gates, gates.dtype, state_type(gates.dtype)
     bias_stride = W if bias is not None and bias.dim() == 2 else 0
+    expected = zoneout if seed is None else 0.0
     zoned_below = int(zoneout * 2**32 + 0.5)
     seed = None if zoned_below == 0 or seed is None else seed.reshape(())
-    assert kinds in (2, 3, 4)
-    assert zoned_below == 0 or seed is not None
-    _check(gates, dtype, (T, B, kinds * H), gates=gates)
+    assert num_gates in (2, 3, 4)
+    _check(gates, dtype, (T, B, num_gates * H), gates=gates)
     _check(gates, dtype, (B, W) if bias_stride else (W,), bias=bias)
     _check(gates, state, (B, H), c0=c0)
     _check(gates, torch.int64, (B,), lengths=lengths)
     _check(gates, torch.int64, (), seed=seed)
     h, c_last = gates.new_empty(T, B, H), gates.new_empty(B, H, dtype=state)
-    c = gates.new_empty(T, B, H) if keep and kinds > 2 else gates.new_empty(0)
+    c = gates.new_empty(T, B, H) if keep and num_gates > 2 else gates.new_empty(0)
     activated = torch.empty_like(gates) if keep else gates.new_empty(0)
     pointers = (gates, bias, c0, lengths, seed, h, c_last, c, activated)
-    sizes = (T, B, H, bias_stride, zoned_below - 1)
-    _launch(_pool, B, H, gates, *pointers, *sizes, KINDS=kinds, REVERSE=reverse)
+    sizes = (T, B, H, bias_stride, zoned_below - 1, float(expected))
+    _launch(_pool, B, H, gates, *pointers, *sizes, NUM_GATES=num_gates, REVERSE=reverse)
     return h, c_last, c, activated
 
 
@@ -488,61 +470,54 @@ def pool_backward(
     c: Tensor,
     c0: Tensor | None,
     lengths: Tensor | None,
-    kinds: int,
+    zoneout: float,
+    num_gates: int,
     reverse: bool,
     bias_rows: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     T, B, W = activated.shape
-    H, dtype, state = W // kinds, activated.dtype, state_type(activated.dtype)
-    assert kinds in (2, 3, 4)
+    H, dtype, state = W // num_gates, activated.dtype, state_type(activated.dtype)
+    assert num_gates in (2, 3, 4)
     assert bias_rows in (0, 1, B)
-    _check(activated, dtype, (T, B, kinds * H), activated=activated, grad_activated=grad_activated)
+    _check(activated, dtype, (T, B, num_gates * H), activated=activated, grad_activated=grad_activated)
     _check(activated, dtype, (T, B, H), c=c, grad_h=grad_h, grad_c=grad_c)
     _check(activated, state, (B, H), c0=c0, grad_c_last=grad_c_last)
     _check(activated, torch.int64, (B,), lengths=lengths)
     grad_gates, grad_c0 = torch.empty_like(activated), activated.new_empty(B, H, dtype=state)
     grad_bias = activated.new_empty(B if bias_rows else 0, W, dtype=state)
     pointers = (grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, grad_gates, grad_bias, grad_c0)
-    _launch(_pool_backward, B, H, activated, *pointers, T, B, H, KINDS=kinds, REVERSE=reverse)
+    _launch(_pool_backward, B, H, activated, *pointers, T, B, H, float(zoneout), NUM_GATES=num_gates, REVERSE=reverse)
     if bias_rows == 0:
         return grad_gates, activated.new_empty(0), grad_c0
     return grad_gates, (grad_bias if bias_rows == B else grad_bias.sum(dim=0, keepdim=True)).to(dtype), grad_c0
 
 
-def recurrence(
-    f: Tensor, z: Tensor, i: Tensor | None, c0: Tensor | None, lengths: Tensor | None, weight: int, reverse: bool
-) -> tuple[Tensor, Tensor]:
-    T, B, H = f.shape
-    state = state_type(f.dtype)
-    assert (i is not None) == (weight == plain.INPUT)
-    _check(f, f.dtype, (T, B, H), f=f, z=z, i=i)
-    _check(f, state, (B, H), c0=c0)
-    _check(f, torch.int64, (B,), lengths=lengths)
-    c, c_last = torch.empty_like(f), f.new_empty(B, H, dtype=state)
-    _launch(_recurrence, B, H, f, f, z, i, c0, lengths, c, c_last, T, B, H, WEIGHT=weight, REVERSE=reverse)
-    return c, c_last
+def recurrence(a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
+    T, B, H = a.shape
+    state = state_type(a.dtype)
+    _check(a, a.dtype, (T, B, H), a=a, b=b)
+    _check(a, state, (B, H), h0=h0)
+    _check(a, torch.int64, (B,), lengths=lengths)
+    h, h_last = torch.empty_like(a), a.new_empty(B, H, dtype=state)
+    _launch(_recurrence, B, H, a, a, b, h0, lengths, h, h_last, T, B, H, REVERSE=reverse)
+    return h, h_last
 
 
 def recurrence_backward(
-    grad_c: Tensor | None,
-    grad_c_last: Tensor | None,
-    f: Tensor,
-    z: Tensor,
-    i: Tensor | None,
-    c: Tensor,
-    c0: Tensor | None,
+    grad_h: Tensor | None,
+    grad_h_last: Tensor | None,
+    a: Tensor,
+    h: Tensor,
+    h0: Tensor | None,
     lengths: Tensor | None,
-    weight: int,
     reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    T, B, H = f.shape
-    state = state_type(f.dtype)
-    assert (i is not None) == (weight == plain.INPUT)
-    _check(f, f.dtype, (T, B, H), f=f, z=z, i=i, c=c, grad_c=grad_c)
-    _check(f, state, (B, H), c0=c0, grad_c_last=grad_c_last)
-    _check(f, torch.int64, (B,), lengths=lengths)
-    grad_f, grad_z, grad_c0 = torch.empty_like(f), torch.empty_like(f), f.new_empty(B, H, dtype=state)
-    grad_i = f.new_empty(0) if i is None else torch.empty_like(f)
-    pointers = (grad_c, grad_c_last, f, z, i, c, c0, lengths, grad_f, grad_z, grad_i, grad_c0)
-    _launch(_recurrence_backward, B, H, f, *pointers, T, B, H, WEIGHT=weight, REVERSE=reverse)
-    return grad_f, grad_z, grad_i, grad_c0
+) -> tuple[Tensor, Tensor, Tensor]:
+    T, B, H = a.shape
+    state = state_type(a.dtype)
+    _check(a, a.dtype, (T, B, H), a=a, h=h, grad_h=grad_h)
+    _check(a, state, (B, H), h0=h0, grad_h_last=grad_h_last)
+    _check(a, torch.int64, (B,), lengths=lengths)
+    grad_a, grad_b, grad_h0 = torch.empty_like(a), torch.empty_like(a), a.new_empty(B, H, dtype=state)
+    pointers = (grad_h, grad_h_last, a, h, h0, lengths, grad_a, grad_b, grad_h0)
+    _launch(_recurrence_backward, B, H, a, *pointers, T, B, H, REVERSE=reverse)
+    return grad_a, grad_b, grad_h0

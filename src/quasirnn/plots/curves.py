@@ -11,6 +11,7 @@ from quasirnn.plots.figure import require, sheet, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # One hue per group, its runs in shades of it from dark to light.
 HUES = ("Blues", "Oranges", "Greens", "Purples", "Reds", "Greys")
@@ -19,6 +20,8 @@ MOST_MARKERS = 30
 REFERENCE_DASHES = ((0, (5, 3)), (0, (1, 2)), (0, (7, 2, 1, 2)), (0, (2, 2)))
 RING: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 9, "markerfacecolor": "none"}
 LONGEST_NAME = 48
+MOST_INSIDE = 10  # entries of a legend within the axes
+HEIGHT = 4.0
 
 
 def _nothing() -> np.ndarray:
@@ -89,7 +92,7 @@ def learning_curves(
     if not any(len(curve.valid) + len(curve.train) for curve in curves):
         raise ValueError(f"{path}: nothing to draw, there is no finite {figure}")
     references = dict(references or {})
-    with sheet(path, (6.4, 4.1 + 0.1 * (len(curves) + len(references)))) as drawing:
+    with sheet(path, (6.4, HEIGHT)) as drawing:
         panel = drawing.subplots()
         low, high = limits(curves, list(references.values()), logarithmic, higher_is_better)
         _set_axes(panel, curves, logarithmic, (low, high))
@@ -100,11 +103,14 @@ def learning_curves(
         for place, (curve, colour) in enumerate(zip(curves, colours(curves), strict=True)):
             entries.append((_label(curve, higher_is_better), _draw(panel, place, curve, colour, logarithmic)))
             _mark(panel, curve, colour, high, higher_is_better)
+        entries.append(("best validation", _key(markeredgecolor="#333333", **RING)))
         for place, (name, value) in enumerate(references.items()):
             dashes = REFERENCE_DASHES[place % len(REFERENCE_DASHES)]
             line = panel.axhline(value, color="#555555", linestyle=dashes, linewidth=1.0, zorder=1.5)
             entries.append((f"{shortened(name, LONGEST_NAME)}: {number(value)}", line))
-        _legend(panel, entries, beyond=any((curve.valid > high).any() for curve in curves))
+        if any((curve.valid > high).any() for curve in curves):
+            entries.append(("validation above the axes", _key(marker="^", color="#333333")))
+        _legend(drawing, panel, entries, trained=any(len(curve.train) for curve in curves))
 
 
 def colours(curves: Sequence[Curve]) -> list[tuple[float, ...]]:
@@ -114,7 +120,7 @@ def colours(curves: Sequence[Curve]) -> list[tuple[float, ...]]:
     # Without a group a run is one by itself.
     groups = [("group", curve.group) if curve.group else ("run", str(n)) for n, curve in enumerate(curves)]
     hues = {group: colormaps[HUES[n % len(HUES)]] for n, group in enumerate(dict.fromkeys(groups))}
-    shades = {group: iter(np.linspace(0.85, 0.45, max(2, groups.count(group)))) for group in hues}
+    shades = {group: iter(np.linspace(0.8, 0.4, max(2, groups.count(group)))) for group in hues}
     return [hues[group](next(shades[group])) for group in groups]
 
 
@@ -212,23 +218,25 @@ def _mark(panel: "Axes", curve: Curve, colour: tuple[float, ...], high: float, h
     best = curve.best(higher_is_better)
     if best is not None and curve.valid[best] <= high:
         panel.plot([curve.valid_epochs[best]], [curve.valid[best]], markeredgecolor=colour, zorder=5, **RING)
-    beyond = curve.valid_epochs[curve.valid > high]
-    transform = panel.get_xaxis_transform()
-    panel.plot(beyond, np.full(len(beyond), 0.98), "^", color=colour, markersize=5, transform=transform, clip_on=False)
+    if len(beyond := curve.valid_epochs[curve.valid > high]):
+        look: dict[str, Any] = {"color": colour, "markersize": 5, "transform": panel.get_xaxis_transform()}
+        panel.plot(beyond, np.full(len(beyond), 0.98), "^", **look)
 
 
-def _legend(panel: "Axes", entries: list[tuple[str, Any]], *, beyond: bool) -> None:
+def _key(**look: Any) -> Any:
     from matplotlib.lines import Line2D
 
-    entries = [*entries, ("best validation", Line2D([], [], markeredgecolor="#333333", **RING))]
-    if beyond:
-        entries.append(("validation above the axes", Line2D([], [], color="#333333", marker="^", linestyle="none")))
+    return Line2D([], [], **{"linestyle": "none", **look})
+
+
+def _legend(drawing: "Figure", panel: "Axes", entries: list[tuple[str, Any]], *, trained: bool) -> None:
     labels = [label for label, _ in entries]
-    panel.figure.legend(
-        [handle for _, handle in entries],
-        labels,
-        loc="outside lower center",
-        ncols=2 if max(map(len, labels)) <= 40 and len(labels) > 2 else 1,
-        title="lines with markers: validation; thin lines: training",
-        title_fontsize=8,
-    )
+    look: dict[str, Any] = {"loc": "best", "frameon": True, "framealpha": 0.85, "edgecolor": "none"}
+    short = max(map(len, labels)) <= 40
+    if len(labels) > MOST_INSIDE or not short:
+        # Below, where it covers no data, on a figure that is higher by as much.
+        columns = 2 if short else 1
+        look = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": columns}
+        drawing.set_figheight(HEIGHT + 0.35 + 0.17 * -(-len(labels) // columns))
+    title = "lines with markers: validation; thin lines: training" if trained else None
+    panel.legend([handle for _, handle in entries], labels, title=title, title_fontsize=8, **look)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from quasirnn.errors import MissingPackageError, UserError
 
@@ -22,7 +22,7 @@ GREY = "#555555"
 COLOURS = ("#1b7f4d", "#8fb9d9", "#d98a5b", "#b9b9b9")
 TEXT_ON = ("white", "black", "black", "black")  # legible on each
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -45,15 +45,17 @@ def require(path: Path) -> None:
         UserError: not a kind of file that can be written, or there is no such folder.
     """
     if path.suffix.lower() not in KINDS:
-        raise UserError(f"{path}: plots are written as {' or '.join(KINDS)}")
+        raise UserError(f"{path}: pictures are written as {' or '.join(KINDS)}")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}")
     if importlib.util.find_spec("matplotlib") is None:
-        raise MissingPackageError("plots need matplotlib: pip install 'quasirnn[plot]'")
+        raise MissingPackageError("drawing needs matplotlib: pip install 'quasirnn[plot]'")
 
 
 @contextmanager
-def sheet(path: Path, size: tuple[float, float], *, layout: str | None = "constrained") -> Iterator["Figure"]:
+def sheet(
+    path: Path, size: tuple[float, float], *, layout: Literal["constrained"] | None = "constrained"
+) -> Iterator["Figure"]:
     """An empty figure of this size in inches. It is written at the end of the block, cropped to what is on it."""
     require(path)
     from matplotlib import rc_context

@@ -1,36 +1,35 @@
 """Lines over a size that grows by factors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quasirnn.plots.figure import COLOURS, figure
+from quasirnn.plots.figure import figure
+
+COLOURS = ("#1b7f4d", "#b5651d", "#4c72b0", "#777777")
 
 
 @dataclass(frozen=True)
-class Line:
+class Panel:
     title: str
-    values: Sequence[float]
     unit: str
-    limit: float | None = None  # a dashed line, with its name
-    limit_name: str = ""
+    lines: Mapping[str, Sequence[float]]  # by name; a single line needs none
 
 
 def lines_over(
-    path: Path, x: Sequence[float], lines: Sequence[Line], *, title: str, x_name: str, footnote: str = ""
+    path: Path, x: Sequence[float], panels: Sequence[Panel], *, title: str, x_name: str, footnote: str = ""
 ) -> None:
-    """One panel for each line; x is logarithmic, y begins at 0, so that what is constant looks constant."""
-    with figure(path, [len(lines)], (3.7 * len(lines), 3.2), title, footnote) as panels:
-        for n, (panel, line) in enumerate(zip(panels, lines, strict=True)):
-            panel.plot(x, line.values, "o-", color=COLOURS[0] if n == 0 else "#b5651d", markersize=4)
-            if line.limit is not None:
-                panel.axhline(line.limit, color="#888888", linestyle="--", linewidth=1)
-                panel.annotate(
-                    line.limit_name, (min(x), line.limit), xytext=(0, 3), textcoords="offset points", fontsize=8
-                )
-            panel.set_xscale("log")
-            panel.yaxis.get_major_locator().set_params(nbins=6, steps=[1, 2, 5, 10])
-            panel.set_ylim(0, 1.2 * (max(*line.values, line.limit or 0) or 1))
-            panel.set_xlabel(x_name)
-            panel.set_ylabel(line.unit)
-            panel.set_title(line.title)
+    """Panels side by side. x is logarithmic, y begins at 0, so that what is constant looks constant."""
+    with figure(path, [len(panels)], (max(5.0, 3.7 * len(panels)), 3.2), title, footnote) as all_axes:
+        for axes, panel in zip(all_axes, panels, strict=True):
+            for colour, (name, values) in zip(COLOURS, panel.lines.items(), strict=False):
+                axes.plot(x, values, "o-", color=colour, markersize=4, label=name)
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:,.10g}")
+            axes.locator_params(axis="y", nbins=6, steps=[1, 2, 5, 10])
+            axes.set_ylim(0, 1.2 * (max(map(max, panel.lines.values())) or 1))
+            axes.set_xlabel(x_name)
+            axes.set_ylabel(panel.unit)
+            axes.set_title(panel.title)
+            if len(panel.lines) > 1:
+                axes.legend()

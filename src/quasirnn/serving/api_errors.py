@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import BaseModel, Field
 from pydantic_core import ErrorDetails
 
 from quasirnn.errors import shown
@@ -20,6 +21,31 @@ class ApiError(Exception):
     @property
     def content(self) -> dict[str, Any]:
         return {"error": self.sentence} | ({} if self.field is None else {"field": self.field})
+
+
+class ErrorAnswer(BaseModel):
+    """Every error, as the API's documentation has it."""
+
+    error: str = Field(description="One sentence that says what is wrong.")
+    field: str | None = Field(None, description="The field at fault; only where there is one.")
+
+
+# What a request to work can be answered with besides its result.
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer, "description": description}
+    for status, description in {
+        400: "The body is not JSON, or this is not HTTP.",
+        404: "No such model.",
+        408: "The request took too long to arrive.",
+        413: "The body is too large.",
+        415: "The content type is not application/json.",
+        421: "The Host header names another machine.",
+        422: "A field is missing, unknown, of another type, past its limit, or blank.",
+        500: "A mistake of the server's: its log has it.",
+        503: "The queue is full, or the server is about to end.",
+        504: "The deadline has passed; the work was stopped.",
+    }.items()
+}
 
 
 class ClientDisconnected(Exception):
@@ -46,18 +72,16 @@ _TYPES = {
 _LENGTHS = {"too_short": ("at least", "min_length"), "too_long": ("at most", "max_length")}
 
 
-def describe(errors: Sequence[ErrorDetails], fields: Sequence[str]) -> ApiError:
-    """The first thing that is wrong with a body, as one sentence: an unknown field before all others."""
-    error = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
-    place = [part for part in error["loc"] if part != "body"]
+def describe(errors: Sequence[ErrorDetails]) -> ApiError:
+    """The first thing that is wrong with a body, as one sentence."""
+    error = errors[0]
     kind, context = error["type"], error.get("ctx") or {}
-    if kind == "json_invalid":
-        return ApiError(400, f"the body is not JSON: {context.get('error', error['msg'])}.")
+    if kind == "unknown_field":
+        return ApiError(422, context["sentence"], context["field"])
+    _, *place = error["loc"]  # "body", the field, and in a list the number
     if not place:
         return ApiError(422, "the body must be a JSON object.", "")
-    name = str(place[0])[:100].encode("utf-8", "replace").decode()
-    if kind == "extra_forbidden":
-        return ApiError(422, f"{shown(name)}: no such field; there are {', '.join(fields)}.", name)
+    name = str(place[0])
     field = name + "".join(f"[{part}]" for part in place[1:] if isinstance(part, int))
     return ApiError(422, f"{field}: {_sentence(kind, context, error)}", name)
 
@@ -72,10 +96,12 @@ def _sentence(kind: str, context: Mapping[str, Any], error: ErrorDetails) -> str
         bound = context[key]
         return f"{words[key]} {int(bound) if bound == int(bound) else bound:,}, got {shown(value)}."
     if (length := kind.removeprefix("string_")) in _LENGTHS:
-        words, key = _LENGTHS[length]
+        word, key = _LENGTHS[length]
         unit = "" if isinstance(value, list) else " character" if context[key] == 1 else " characters"
-        return f"{words} {context[key]:,}{unit}, got {len(value):,}."
-    if kind in ("string_unicode", "quasirnn"):
+        return f"{word} {context[key]:,}{unit}, got {len(value):,}."
+    if "message" in context:
+        return f"{context['message']}."
+    if kind == "string_unicode":
         return "holds half of a surrogate pair, which is no character."
     if kind == "literal_error":
         return f"must be one of {context['expected'].replace(chr(39), '')}, got {shown(value)}."

@@ -10,10 +10,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
-from quasirnn.serving.api_errors import ApiError, ClientDisconnected, describe
-from quasirnn.serving.body import App, BodyLimitMiddleware
+from quasirnn.serving.api_errors import RESPONSES, ApiError, ClientDisconnected, describe
+from quasirnn.serving.body import BodyLimitMiddleware
 from quasirnn.serving.events import EventStream
+from quasirnn.serving.json_route import JsonRoute
 from quasirnn.serving.limits import LIMITS
 from quasirnn.serving.loaded import Models
 from quasirnn.serving.page import START, PageFile
@@ -22,18 +24,20 @@ from quasirnn.serving.work import Work
 from quasirnn.tasks.endpoint import Endpoint
 from quasirnn.tasks.registry import all_tasks
 
-logger = logging.getLogger("quasirnn.serving")
-
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    422: {"description": "A field is missing, unknown, or past its limit."},
-    503: {"description": "The queue is full, or the server is about to end."},
-    504: {"description": "The deadline has passed; the work was stopped."},
+# The answer of an endpoint that streams, as the API's documentation has it.
+EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events: piece, ..., piece, end; or error, if it fails after the first.",
+        "content": {EventStream.media_type: {"schema": {"type": "string"}}},
+    }
 }
+
+logger = logging.getLogger("quasirnn.serving")
 
 
 def make_app(
     models: Models, work: Work, deadline: float, page: dict[str, PageFile], hosts: set[str] | None = None
-) -> App:
+) -> ASGIApp:
     """The application, to be run by an ASGI server.
 
     Args:
@@ -52,7 +56,7 @@ def make_app(
         redirect_slashes=False,
     )
     endpoints = [(task.name, endpoint) for task in all_tasks().values() for endpoint in task.endpoints]
-    _add_error_handlers(app, {endpoint.path: endpoint for _, endpoint in endpoints})
+    _add_error_handlers(app)
     _add_page(app, page)
     _add_status(app, models, work, deadline, [endpoint for _, endpoint in endpoints])
     for task, endpoint in endpoints:
@@ -60,19 +64,18 @@ def make_app(
     return BodyLimitMiddleware(app, hosts, lambda: work.closing, lambda: refusal(work))
 
 
-def _add_error_handlers(app: FastAPI, endpoints: dict[str, Endpoint]) -> None:
+def _add_error_handlers(app: FastAPI) -> None:
     """Every error is JSON with one sentence."""
 
     @app.exception_handler(ApiError)
     async def refused(request: Request, error: ApiError) -> Response:
         if error.status >= 500:
-            logger.warning("%s: %d, %s", request.scope["route"].path, error.status, error.sentence)
+            logger.warning("%a: %d, %s", request.scope["path"], error.status, error.sentence)
         return JSONResponse(error.content, error.status, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        fields = endpoints[request.scope["route"].path].request.model_fields
-        worded = describe(error.errors(), list(fields))
+        worded = describe(error.errors())
         return JSONResponse(worded.content, worded.status)
 
     @app.exception_handler(ClientDisconnected)
@@ -159,6 +162,15 @@ def _add_endpoint(app: FastAPI, task: str, endpoint: Endpoint, models: Models, w
         inspect.Parameter("body", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=endpoint.request),
     ]
     route.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    app.post(
-        endpoint.path, summary=endpoint.summary, operation_id=endpoint.path[1:], responses=RESPONSES, name=endpoint.path
-    )(route)
+    app.router.add_api_route(
+        endpoint.path,
+        route,
+        methods=["POST"],
+        summary=endpoint.summary,
+        operation_id=endpoint.path[1:],
+        name=endpoint.path,
+        responses=RESPONSES | (EVENTS if endpoint.stream else {}),
+        # A class with a media type of its own would be that of the errors too.
+        response_class=Response if endpoint.stream else JSONResponse,
+        route_class_override=JsonRoute,
+    )

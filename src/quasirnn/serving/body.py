@@ -7,19 +7,14 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from quasirnn.errors import shown
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from quasirnn.serving import limits
 from quasirnn.serving.api_errors import ApiError, ClientDisconnected
 
 logger = logging.getLogger("quasirnn.serving")
-
-Message = dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 # Of a body that is refused so much is still taken in, so that the client can read why before the connection ends.
 LINGER_BYTES, LINGER_SECONDS = 4 * 2**20, 2.0
@@ -42,7 +37,7 @@ class BodyLimitMiddleware:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         hosts: Iterable[str] | None,
         is_closing: Callable[[], bool],
         refusal: Callable[[], ApiError | None] = lambda: None,
@@ -50,7 +45,7 @@ class BodyLimitMiddleware:
         self.app, self.is_closing, self.refusal = app, is_closing, refusal
         self.hosts = None if hosts is None else frozenset(hosts)
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         scope["arrived"] = time.monotonic()
@@ -65,9 +60,9 @@ class BodyLimitMiddleware:
             await _linger(receive)
             await answer.end()
             return
-        if scope["method"] == "POST" and (refused := self.refusal() or _check_json(scope, body)) is not None:
-            logger.warning("%a: %d, %s", scope["path"], refused.status, refused.sentence)
-            await answer.refuse(refused, close=False)
+        if scope["method"] == "POST" and (refusal := self.refusal()) is not None:
+            logger.warning("%a: %d, %s", scope["path"], refusal.status, refusal.sentence)
+            await answer.refuse(refusal, close=False)
             await answer.end()
             return
         try:
@@ -78,7 +73,7 @@ class BodyLimitMiddleware:
                 await answer.refuse(ApiError(500, "internal error"))
                 await answer.end()
 
-    def _check_host(self, scope: Message) -> None:
+    def _check_host(self, scope: Scope) -> None:
         if self.hosts is None:
             return
         given = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
@@ -102,7 +97,7 @@ class _Answer:
                 headers.append((b"cache-control", b"no-store"))
             if self._is_closing():
                 headers.append((b"connection", b"close"))
-            message = message | {"headers": headers}
+            message = {**message, "headers": headers}
         await self._send(message)
 
     async def refuse(self, refused: ApiError, close: bool = True) -> None:
@@ -119,7 +114,7 @@ class _Answer:
         await self.send({"type": "http.response.body", "body": b""})
 
 
-async def _receive(scope: Message, receive: Receive) -> bytes:
+async def _receive(scope: Scope, receive: Receive) -> bytes:
     """The whole body, counted while it arrives: what its length is said to be need not be true."""
     said = dict(scope["headers"]).get(b"content-length", b"0")
     if said.isdigit() and int(said[:20]) > limits.BODY_BYTES:
@@ -140,30 +135,6 @@ async def _receive(scope: Message, receive: Receive) -> bytes:
         raise ApiError(408, f"the request took more than {limits.RECEIVE_SECONDS:,} s to arrive.") from None
 
 
-def _check_json(scope: Message, body: bytes) -> ApiError | None:
-    """A body must be JSON as the standard has it, and not nested too deeply to be looked at."""
-    kind = dict(scope["headers"]).get(b"content-type", b"").decode("latin-1")
-    if kind.partition(";")[0].strip().lower() != "application/json":
-        return ApiError(415, f"Content-Type: must be application/json, got {shown(kind)}.")
-
-    def no_constant(name: str) -> None:
-        raise ApiError(400, f"the body is not JSON: {name} is no number there.")
-
-    try:
-        json.loads(body.decode("utf-8"), parse_constant=no_constant)
-    except ApiError as error:
-        return error
-    except UnicodeDecodeError as error:
-        return ApiError(400, f"the body is not UTF-8: byte {error.start + 1} cannot be read.")
-    except json.JSONDecodeError as error:
-        return ApiError(400, f"the body is not JSON: {error}.")
-    except RecursionError:
-        return ApiError(400, "the body cannot be read: it is nested too deeply.")
-    except ValueError:
-        return ApiError(400, "the body cannot be read: a number in it has too many digits.")
-    return None
-
-
 async def _linger(receive: Receive) -> None:
     """Take in what still comes, and forget it: a connection that is closed on it loses the answer as well."""
     size = 0
@@ -180,7 +151,7 @@ async def _linger(receive: Receive) -> None:
 
 def _received(body: bytes, receive: Receive) -> Receive:
     """Gives the body that was received, and then what comes: that the client leaves."""
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def next_message() -> Message:
         return messages.pop() if messages else await receive()

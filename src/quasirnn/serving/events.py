@@ -36,6 +36,7 @@ class EventStream(Response):
         self._started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._path = scope["path"]
         async with attended(self.work, self.job, receive) as left:
             sending = asyncio.create_task(self._send_all(send))
             try:
@@ -53,9 +54,9 @@ class EventStream(Response):
             last = event("end", self.job.future.result())
         except TimeoutError:
             last = self._failure(deadline_passed())
-            logger.warning("/generate: 504, the deadline has passed")
+            logger.warning("%a: 504, the deadline has passed", self._path)
         except Exception:
-            logger.exception("/generate: failed")
+            logger.exception("%a: failed", self._path)
             last = self._failure(ApiError(500, "internal error"))
         # A client that takes nothing in must not hold the server up for ever.
         with contextlib.suppress(TimeoutError):

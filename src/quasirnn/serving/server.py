@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import ipaddress
-import json
+import logging
 import math
 import os
 import socket
@@ -12,17 +12,20 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import h11
 import torch
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp
 
 from quasirnn.errors import one_line
 from quasirnn.serving import limits
-from quasirnn.serving.body import LINGER_SECONDS, App
+from quasirnn.serving.body import LINGER_SECONDS
 from quasirnn.serving.work import Work
 from quasirnn.training.signals import StopSignals
 
+logger = logging.getLogger("quasirnn.serving")
+
+# Those with which `connection.py` was tested: it uses private parts, which may change without notice.
+KNOWN_UVICORNS = ("0.54",)
 # How long a working thread may keep the interpreter while the event loop waits for it. A request has the loop wait some
 # ten times: with the 5 ms that Python has by itself refusals under load come late.
 SWITCH_SECONDS = 0.001
@@ -79,7 +82,7 @@ def share_cores(workers: int) -> None:
     torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // workers)))
 
 
-def make_server(app: App, work: Work, signals: StopSignals, announce: Callable[[], None]) -> "Server":
+def make_server(app: ASGIApp, work: Work, signals: StopSignals, announce: Callable[[], None]) -> "Server":
     """A server to `run` with a socket: until a signal comes, and then until all that was accepted is answered.
 
     Args:
@@ -89,7 +92,6 @@ def make_server(app: App, work: Work, signals: StopSignals, announce: Callable[[
     """
     config = uvicorn.Config(
         app,
-        http=Connection,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -98,8 +100,23 @@ def make_server(app: App, work: Work, signals: StopSignals, announce: Callable[[
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=math.ceil(limits.RECEIVE_SECONDS + LINGER_SECONDS),
+        **_connection_options(uvicorn.__version__),
     )
     return Server(config, work, signals, announce)
+
+
+def _connection_options(version: str) -> dict[str, Any]:
+    """How uvicorn is to treat connections: as `connection.py` does, if it knows this version's private parts."""
+    if version.rpartition(".")[0] in KNOWN_UVICORNS:
+        from quasirnn.serving.connection import Connection
+
+        return {"http": Connection}
+    logger.warning(
+        "uvicorn %s is not known (but %s are): clients that are too slow are not disconnected.",
+        version,
+        ", ".join(KNOWN_UVICORNS),
+    )
+    return {"http": "h11", "limit_concurrency": limits.CONNECTIONS}
 
 
 class Server(uvicorn.Server):
@@ -131,54 +148,3 @@ class Server(uvicorn.Server):
         if self._work.queued or self._work.active:
             return False
         return not self.server_state.connections or time.monotonic() - self._ending_since >= FAREWELL_SECONDS
-
-
-class Connection(H11Protocol):
-    """uvicorn's, which waits for ever for the rest of a head, and for an answer to be fetched: this one does not."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        # The request that was the last one when it was the client's turn; itself, which is none, where it was not.
-        self._seen: Any = self
-        self._look()
-        if len(self.connections) > limits.CONNECTIONS:
-            self.transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.cancel()
-        super().connection_lost(exc)
-
-    def _look(self) -> None:
-        """Twice in a row the client's turn, with the same request behind it: an idle or malicious client."""
-        if not self._waits_for_client():
-            self._seen = self
-        elif self._seen is not self.cycle:
-            self._seen = self.cycle
-        else:
-            self.transport.abort()
-            return
-        self._timer = self.loop.call_later(limits.RECEIVE_SECONDS, self._look)
-
-    def _waits_for_client(self) -> bool:
-        """For a head, or for an answer to be taken in."""
-        answered = self.cycle is None or self.cycle.response_complete
-        return answered or self.flow.write_paused or self.transport.is_closing()
-
-    def send_400_response(self, msg: str) -> None:
-        """What is not HTTP is answered in JSON as well, unless an answer has begun."""
-        if self.cycle is not None:
-            # Whoever works on a request of this connection has nobody to answer any more.
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.close()
-            return
-        content = json.dumps({"error": "this is not HTTP that can be read."}).encode()
-        headers = [("content-type", "application/json"), ("connection", "close"), ("content-length", str(len(content)))]
-        for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-            h11.Data(data=content),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event))
-        self.transport.close()

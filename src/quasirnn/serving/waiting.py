@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
+
+from starlette.types import Receive
 
 from quasirnn.serving.api_errors import ApiError, ClientDisconnected, deadline_passed
 from quasirnn.serving.work import Closing, Full, Job, Work
-
-Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 RETRY = {"Retry-After": "1"}
 

@@ -38,9 +38,9 @@ def draw_curves(
         RunError: a run cannot be read, or has nothing of that figure.
         ImportError, OSError: see `plots.figure.require`.
     """
-    from quasirnn.tasks.registry import find_task
+    from quasirnn.tasks.registry import task_of
 
-    tasks = {run.path: find_task(run.task()) for run in runs}
+    tasks = {run.path: task_of(run) for run in runs}
     if len(names := dict.fromkeys(task.name for task in tasks.values())) > 1:
         raise RunError(f"the runs are of different tasks, {' and '.join(names)}: draw them one task at a time.")
     task = next(iter(tasks.values()))

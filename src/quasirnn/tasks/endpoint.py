@@ -1,4 +1,4 @@
-"""What a task offers over HTTP: the body of a request, and the function that answers it. Knows nothing of HTTP itself."""
+"""What a task offers over HTTP: the body of a request, and the function that answers it. Knows nothing of HTTP."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
+from quasirnn.errors import shown
 from quasirnn.schema import Schema, Text
 
 NAME_CHARACTERS = 200  # of a model, a label
@@ -31,6 +33,18 @@ class Request(Schema):
 
     model: Name | None = Field(None, description="The name of a loaded model; the first of the task if not given.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_fields(cls, values: Any) -> Any:
+        # Before all else: a body can have thousands of fields, and each would become an error of its own.
+        known = cls.model_fields
+        unknown = next((name for name in values if name not in known), None) if isinstance(values, dict) else None
+        if unknown is not None:
+            name = unknown[:100].encode("utf-8", "replace").decode()
+            sentence = f"{shown(name)}: no such field; there are {', '.join(known)}."
+            raise PydanticCustomError("unknown_field", "{sentence}", {"sentence": sentence, "field": name})
+        return values
+
 
 def _nothing(pipeline: Any, request: Any) -> None:
     return None
@@ -45,8 +59,8 @@ class Endpoint:
         summary: for the API's documentation.
         request: the fields of the body.
         answer: takes the pipeline, one or more requests and `step`, and returns the JSON of each answer, or an
-            `InvalidField` in its place. Of a stream: takes one request and a function to call with each piece of text as
-            well, and returns the JSON of the end.
+            `InvalidField` in its place. Of a stream: takes one request, and a function to call with each piece of text
+            as well, and returns the JSON of the end.
         check: raises `InvalidField` for a request that need not wait in the queue.
         together: requests with equal values may be answered together; None for one that is answered alone.
         size: how much of a batch a request takes up.

@@ -252,6 +252,12 @@ class LanguageModelTask(Task[LanguageModelSettings]):
         return built_in(BUILT_IN, lambda split: {"text": [getattr(text, split)]}, splits)
 
     def facts(self, settings: LanguageModelSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
+        if settings.level == "word":
+            for split, part in corpus.parts.items():
+                if written := END_OF_LINE in part.text and part.text.split().count(END_OF_LINE):
+                    corpus.notes.append(
+                        f"{split}: {END_OF_LINE} is written in the text {written:,} times; it reads as a line end"
+                    )
         return {"level": settings.level, "published": corpus.published}
 
     def make_vocabulary(self, settings: LanguageModelSettings, train: Part, notes: list[str]) -> Vocabulary:

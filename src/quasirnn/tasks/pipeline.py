@@ -128,10 +128,10 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Any:
     Raises:
         RunError: the folder is no run, or a file in it is damaged; one line that says which and what to do.
     """
-    from quasirnn.tasks.registry import find_task
+    from quasirnn.tasks.registry import task_of
 
     run = open_run(folder)
-    task = find_task(run.task())
+    task = task_of(run)
     return task.pipeline(task, run, device)
 
 

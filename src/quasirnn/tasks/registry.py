@@ -16,7 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from quasirnn.errors import RunError, UserError, did_you_mean
+from quasirnn.errors import RunError, UserError, did_you_mean, shown
+from quasirnn.tasks.run_folder import Run
 from quasirnn.tasks.task import Task
 
 MODULES = ("quasirnn.tasks.sentiment", "quasirnn.tasks.language_model", "quasirnn.tasks.translation")
@@ -28,8 +29,18 @@ def find_task(name: str) -> Task[Any]:
     """The task of that name; RunError with the names there are."""
     tasks = all_tasks()
     if name not in tasks:
-        raise RunError(f"{name}: no such task{did_you_mean(name, tasks)}; there is {', '.join(tasks)}.")
+        named = name if name.isidentifier() else shown(name)
+        raise RunError(f"{named}: no such task{did_you_mean(name, tasks)}; there is {', '.join(tasks)}.")
     return tasks[name]
+
+
+def task_of(run: Run) -> Task[Any]:
+    """The task that a run is of; RunError if it is not installed here."""
+    name = run.task()
+    try:
+        return find_task(name)
+    except RunError as error:
+        raise RunError(f"{run.training}: {error}") from None
 
 
 def all_tasks() -> dict[str, Task[Any]]:

@@ -24,7 +24,7 @@ from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import RunError, SettingsError, has_lone_surrogate, one_line, shown
 from quasirnn.files import check_file, read_json, read_text
 from quasirnn.models import pretrained
-from quasirnn.schema import Mistakes, Schema, parse
+from quasirnn.schema import Mistakes, Schema, Text, parse
 from quasirnn.tasks.environment import environment
 from quasirnn.tasks.settings import (
     NO_OPTIONS,
@@ -55,11 +55,11 @@ class TrainingFile(Schema):
     """What `training.json` holds."""
 
     format: Literal[1]
-    task: str
-    preset: str
-    data: list[str]
+    task: Text
+    preset: Text
+    data: list[Text]
     corpus: dict[str, Any]
-    command: str
+    command: Text
     settings: dict[str, Any]
 
 

@@ -61,7 +61,7 @@ class SentimentSettings(TaskSettings):
 
     min_count: int = setting(2, help="read rarer words as unknown", group="data", at_least=1)
     max_length: int | None = setting(None, help="cut longer texts; none: read them whole", group="data", at_least=1)
-    vectors: str | None = setting(None, help="file of word vectors", group="data", option="--vectors")
+    vectors: Text | None = setting(None, help="file of word vectors", group="data", option="--vectors")
     embedding_size: int | None = setting(
         None,
         help="size of the word vectors; none: that of --vectors, or 100",
@@ -268,20 +268,43 @@ class SentimentTask(Task[SentimentSettings]):
 
         return built_in(BUILT_IN, make, splits)
 
-    def check_row(
-        self, settings: SentimentSettings, values: tuple[str, ...], place: str, saved: Mapping[str, Any]
-    ) -> None:
-        label, text = values
-        if is_blank(text):
-            raise TextError(f"{place}: the text is empty; it has the label {label!r:.60}. Leave the row out?")
-        if "classes" in saved and label not in saved["classes"]:
-            classes = some(saved["classes"])
-            raise TextError(f"{place}: the label {label!r:.60} is not one of those in training: {classes}")
+    def read(
+        self,
+        settings: SentimentSettings,
+        data: Sequence[str],
+        splits: Sequence[str],
+        saved: Mapping[str, Any],
+        own: bool,
+    ) -> Corpus:
+        classes = saved.get("classes")
+        # Those of a trained model, or else all labels of train, which is read first.
+        labels = dict.fromkeys(classes or ())
+
+        def check(split: str, values: tuple[str, ...], place: str) -> None:
+            label, text = values
+            if is_blank(text):
+                raise TextError(f"{place}: the text is empty; it has the label {label!r:.60}. Leave the row out?")
+            if classes is None and split == "train":
+                labels[label] = None
+            elif label not in labels:
+                known = some(classes or labels_in_order(labels))
+                raise TextError(f"{place}: the label {label!r:.60} is not one of those in training: {known}")
+
+        if not data:
+            return self.built_in(settings, splits)
+        return read_corpus(
+            data,
+            self.columns(settings),
+            splits=splits,
+            stems=settings.stems if own else {},
+            seed=settings.seed,
+            check=check,
+            check_train=_check_labels if classes is None else None,
+        )
 
     def facts(self, settings: SentimentSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
-        if "classes" not in saved:
-            _check_labels(corpus.parts["train"])
-        classes = list(saved["classes"] if "classes" in saved else labels_in_order(corpus.parts["train"]["label"]))
+        labels = (label for part in corpus.parts.values() for label in part["label"])
+        classes = list(saved["classes"] if "classes" in saved else labels_in_order(labels))
         corpus.notes.extend(_remarks(corpus, classes))
         return {"classes": classes, "published": corpus.published}
 
@@ -401,7 +424,7 @@ class SentimentTask(Task[SentimentSettings]):
 
 def _check_labels(train: Part) -> None:
     different, texts = len(set(train["label"])), len(train)
-    where = train.files[0] if train.files else BUILT_IN
+    where = train.files[0]
     if different == 1:
         raise DataError(
             f"{where}: all {texts:,} texts have the label {train['label'][0]!r:.60}; a classifier needs two classes or more"

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from quasirnn.errors import LARGEST_INTEGER, SettingsError, did_you_mean, shown
-from quasirnn.schema import Schema, alternatives, describe_type, mistakes, no_such_key, problems
+from quasirnn.schema import Schema, Text, alternatives, describe_type, mistakes, no_such_key, problems
 
 CELLS = ("qrnn", "lstm")
 GROUPS = ("data", "model", "optimisation", "run")
@@ -114,9 +114,9 @@ class TaskSettings(Schema):
     clip: float | None = setting(None, help="largest norm of the gradient", group="optimisation", above=0)
     l2: float = setting(0.0, help="lambda in g += lambda w", group="optimisation", at_least=0)
 
-    train: str | None = setting(None, help="stem of the training files", group="data")
-    valid: str | None = setting(None, help="stem of the validation files", group="data")
-    test: str | None = setting(None, help="stem of the test files", group="data")
+    train: Text | None = setting(None, help="stem of the training files", group="data")
+    valid: Text | None = setting(None, help="stem of the validation files", group="data")
+    test: Text | None = setting(None, help="stem of the test files", group="data")
     lowercase: bool = setting(False, help="put the text in lower case", group="data")
     max_vocabulary: int | None = setting(
         None, help="keep only so many tokens, the most frequent", group="data", at_least=3
@@ -283,7 +283,16 @@ def _changed(settings: S, changes: Mapping[str, Any]) -> S:
     try:
         return type(settings).model_validate({**dict(settings), **changes})
     except ValidationError as error:
-        raise SettingsError(mistakes(error, type(settings))) from None
+        lines = mistakes(error, type(settings))
+        wrong = {each["loc"][0] for each in error.errors() if each["loc"]}
+        right = {key: value for key, value in changes.items() if key not in wrong}
+        if len(right) < len(changes):
+            # What no bound of one key can say is checked only where all bounds are kept.
+            try:
+                _changed(settings, right)
+            except SettingsError as more:
+                lines += more.mistakes
+        raise SettingsError(lines) from None
 
 
 def _parse(

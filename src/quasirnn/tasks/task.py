@@ -139,7 +139,7 @@ class Task(ABC, Generic[S]):
             splits=splits,
             stems=settings.stems if own else {},
             seed=settings.seed,
-            check=lambda values, place: self.check_row(settings, values, place, saved),
+            check=lambda split, values, place: self.check_row(settings, values, place, saved),
         )
 
     def check_row(self, settings: S, values: tuple[str, ...], place: str, saved: Mapping[str, Any]) -> None:
@@ -203,7 +203,7 @@ class Task(ABC, Generic[S]):
 
 def note_unknown(split: str, summary: dict[str, Any], vocabulary: Vocabulary, notes: list[str]) -> None:
     """A line on the tokens of a split that the vocabulary does not have, which `encode` leaves under "outside"."""
-    outside, tokens = summary.pop("outside", 0), summary.get("tokens", 0)
+    outside, tokens = summary.pop("outside", 0), summary.get("tokens") or sum(summary.get("characters", ()))
     if outside and split != "train":
         share = f" of {tokens:,} tokens ({outside / tokens:.1%})" if tokens else " tokens"
         unknown = vocabulary.specials["unknown"]

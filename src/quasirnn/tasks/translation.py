@@ -71,8 +71,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…:;]) +")
 class TranslationSettings(TaskSettings):
     """What a translator is trained with, besides what every task has."""
 
-    source: str = setting("de", help="the language to translate from, as the files end", group="data")
-    target: str = setting("en", help="the language to translate to", group="data")
+    source: Text = setting("de", help="the language to translate from, as the files end", group="data")
+    target: Text = setting("en", help="the language to translate to", group="data")
     max_length: int | None = setting(
         300, help="leave pairs with a longer side out of training, in characters", group="data", at_least=1
     )
@@ -292,7 +292,7 @@ class TranslationTask(Task[TranslationSettings]):
         train, longest = corpus.parts.get("train"), settings.max_length
         if data and train is not None and longest is not None:
             corpus.parts["train"] = _without_long(train, longest, corpus.notes)
-        known = set(train["target"]) if train is not None and data else set()
+        known = set(corpus.parts["train"]["target"]) if train is not None and data else set()
         for split, part in corpus.parts.items():
             if split != "train" and (both := sum(target in known for target in part["target"])):
                 corpus.notes.append(f"{split}: {both:,} of {len(part):,} target sentences are in train as well")
@@ -716,7 +716,9 @@ def translate(
     quasirnn translate runs/translation --file german.txt --beam 1 > english.txt
     """
     pipeline = console.load_run(run, NAME)
-    items, read = tee(console.read_texts(text, file))
+    items: Iterator[str] = console.read_texts(text, file)
+    # Only JSON has the texts beside their translations; `tee` would keep all of them for a reader that never comes.
+    items, read = tee(items) if as_json else (items, items)
     results = pipeline.translate_all(read, beam=beam, alpha=alpha, n=n_best, batch_size=batch_size)
     if as_json:
         pairs = zip(items, results, strict=True)

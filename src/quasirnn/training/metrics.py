@@ -109,7 +109,7 @@ def read_metrics(path: Path | str) -> list[Record]:
 def _parse(line: bytes) -> Record | None:
     try:
         record = json.loads(line)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     complete = isinstance(record, dict) and isinstance(record.get("step"), int) and isinstance(record.get("event"), str)
     return record if complete else None

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from quasirnn.errors import shown, some
+from quasirnn.schema import InvalidValue, as_type
 from quasirnn.training.checkpoint import OptimizerValues, check_tensors
 
 
@@ -133,17 +134,22 @@ def _checked_groups(mine: list[dict[str, Any]], stored: list[dict[str, Any]]) ->
     """The groups of this optimizer with the stored learning rates; everything else must be equal."""
     if [(group.keys(), group["params"]) for group in mine] != [(each.keys(), each.get("params")) for each in stored]:
         raise ValueError("its optimizer is another one, or has other parameters")
+    groups = []
     for here, there in zip(mine, stored, strict=True):
-        rate = there["lr"]
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < math.inf:
-            raise ValueError(f"optimizer: lr must be a number of at least 0, got {shown(rate)}")
+        try:
+            rate = as_type(there["lr"], float)
+        except InvalidValue as error:
+            raise ValueError(f"optimizer: lr {error}") from error
+        if rate < 0:
+            raise ValueError(f"optimizer: lr must be at least 0, got {rate}")
         for name, value in here.items():
             # JSON has no tuples (Adam's betas).
             value = list(value) if isinstance(value, tuple) else value
             same = type(there[name]) is type(value) or {type(there[name]), type(value)} == {int, float}
             if name != "lr" and not (same and there[name] == value):
-                raise ValueError(f"optimizer: {name} is {shown(there[name])} there and {shown(value)} here")
-    return [here | {"lr": float(there["lr"])} for here, there in zip(mine, stored, strict=True)]
+                raise ValueError(f"optimizer: {name} is {shown(there[name])} in the checkpoint and {shown(value)} here")
+        groups.append(here | {"lr": rate})
+    return groups
 
 
 def _step_like(group: dict[str, Any]) -> Tensor:

@@ -85,10 +85,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> layer(
   Tensor activated = keep ? empty({T, B, W}, shape.type) : empty({0}, shape.type);
   with_type(shape.type, [&]<class S>() {
     const Bias<S> added(bias, shape.type, B, W);
-    const PoolForward<S> pass{pool, zoneout_of(zoneout, seed), added.rows, added.stride,
-                              mutable_data<Compute<S>>(state), pool.H, mutable_data<S>(h), pool.H,
-                              keep ? mutable_data<S>(activated) : nullptr,
-                              keep && kinds != kF ? mutable_data<S>(c) : nullptr};
+    const PoolForward<S> pass{.shape = pool,
+                              .zoneout = zoneout_of(zoneout, seed),
+                              .bias = added.rows,
+                              .bias_stride = added.stride,
+                              .state = mutable_data<Compute<S>>(state),
+                              .state_stride = pool.H,
+                              .h = mutable_data<S>(h),
+                              .h_stride = pool.H,
+                              .activated = keep ? mutable_data<S>(activated) : nullptr,
+                              .c = keep && kinds != kF ? mutable_data<S>(c) : nullptr};
     run_layer<S>(Input<S>{data<S>(x), shape.D, shape.D, data<S>(context)}, data<S>(weight), shape.window, pass,
                  Multiplier(shape.type));
   });
@@ -97,7 +103,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> layer(
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
     Maybe grad_h, Maybe grad_c_last, Maybe grad_c, Maybe grad_activated, Tensor x, Tensor weight, Maybe context,
-    Tensor activated, Tensor c, Maybe c0, Maybe lengths, int64_t kinds, int64_t look_ahead, bool reverse,
+    Tensor activated, Tensor c, Maybe c0, Maybe lengths, double zoneout, int64_t kinds, int64_t look_ahead, bool reverse,
     int64_t bias_rows, bool need_x) {
   const LayerShape shape = layer_shape(x, weight, context, lengths, kinds, look_ahead, reverse);
   const PoolShape& pool = shape.pool;
@@ -116,7 +122,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
   Tensor grad_bias = empty({0}, shape.type);
   with_type(shape.type, [&]<class S>() {
     std::vector<double> sums(B * W, 0.0);
-    const PoolBackward<S> pass{pool, data<S>(activated), data<S>(c), data<Compute<S>>(c0), data<S>(grad_h),
+    const PoolBackward<S> pass{pool, check_zoneout(zoneout), data<S>(activated), data<S>(c), data<Compute<S>>(c0), data<S>(grad_h),
                                data<S>(grad_c), data<S>(grad_activated), mutable_data<Compute<S>>(carry), sums.data()};
     const Input<S> input{data<S>(x), D, D, data<S>(context)};
     const InputGradient<S> gradient{need_x ? mutable_data<S>(grad_x) : nullptr, D,

@@ -22,10 +22,16 @@ PoolResult pool(Tensor gates, Maybe bias, Maybe c0, Maybe lengths, Maybe seed, d
   Tensor activated = keep ? empty({T, B, W}, type) : empty({0}, type);
   with_type(type, [&]<class S>() {
     const Bias<S> added(bias, type, B, W);
-    PoolForward<S> pass{shape, zoneout_of(zoneout, seed), added.rows, added.stride,
-                        mutable_data<Compute<S>>(state), H, mutable_data<S>(h), H,
-                        keep ? mutable_data<S>(activated) : nullptr,
-                        keep && kinds != kF ? mutable_data<S>(c) : nullptr};
+    const PoolForward<S> pass{.shape = shape,
+                              .zoneout = zoneout_of(zoneout, seed),
+                              .bias = added.rows,
+                              .bias_stride = added.stride,
+                              .state = mutable_data<Compute<S>>(state),
+                              .state_stride = H,
+                              .h = mutable_data<S>(h),
+                              .h_stride = H,
+                              .activated = keep ? mutable_data<S>(activated) : nullptr,
+                              .c = keep && kinds != kF ? mutable_data<S>(c) : nullptr};
     pass.run(Span{0, T, reverse}, data<S>(gates));
   });
   return {h, state, c, activated};
@@ -33,7 +39,7 @@ PoolResult pool(Tensor gates, Maybe bias, Maybe c0, Maybe lengths, Maybe seed, d
 
 std::tuple<Tensor, Tensor, Tensor> pool_backward(
     Maybe grad_h, Maybe grad_c_last, Maybe grad_c, Maybe grad_activated, Tensor activated, Tensor c, Maybe c0,
-    Maybe lengths, int64_t kinds, bool reverse, int64_t bias_rows) {
+    Maybe lengths, double zoneout, int64_t kinds, bool reverse, int64_t bias_rows) {
   check_gates(kinds);
   STD_TORCH_CHECK(activated.dim() == 3 && activated.size(2) % kinds == 0, "quasirnn: activated must have shape (T, B, ",
                   kinds, " * H), got ", shape_of(activated));
@@ -52,7 +58,7 @@ std::tuple<Tensor, Tensor, Tensor> pool_backward(
   Tensor grad_bias = empty({0}, type);
   with_type(type, [&]<class S>() {
     std::vector<double> sums(B * W, 0.0);
-    PoolBackward<S> pass{shape, data<S>(activated), data<S>(c), data<Compute<S>>(c0), data<S>(grad_h),
+    PoolBackward<S> pass{shape, check_zoneout(zoneout), data<S>(activated), data<S>(c), data<Compute<S>>(c0), data<S>(grad_h),
                          data<S>(grad_c), data<S>(grad_activated), mutable_data<Compute<S>>(carry), sums.data()};
     pass.run(Span{0, T, !reverse}, mutable_data<S>(grad_gates));
     if (bias_rows > 0) grad_bias = finish_grad_bias<S>(sums, bias_rows, B, W, type);

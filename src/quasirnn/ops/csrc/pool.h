@@ -26,7 +26,8 @@ struct PoolShape {
 };
 
 struct Zoneout {
-  bool on = false;
+  Zone zone = kNoZone;
+  double probability = 0;
   uint64_t seed = 0;
   uint32_t up_to = 0;  // zoned out where the random word is at most this
 };
@@ -49,7 +50,7 @@ struct PoolForward {
   void run(Span span, const S* gates) const {
     share_rows(shape.B, shape.H, span.size(), [&](const Share& share) {
       Rows<S> rows(shape.H);
-      std::vector<uint32_t> random(zoneout.on ? shape.H + kGroup : 0);
+      std::vector<uint32_t> random(zoneout.zone == kRandomZone ? shape.H + kGroup : 0);
       for (int64_t step = 0; step < span.size(); ++step) {
         const int64_t t = span.at(step);
         share.each([&](int64_t b, int64_t j, int64_t n) {
@@ -65,7 +66,7 @@ struct PoolForward {
 
  private:
   void row(const S* gates, int64_t t, int64_t b, int64_t j, int64_t n, Rows<S>& rows, uint32_t* random) const {
-    if (zoneout.on) random_row(zoneout.seed, t, b, j, n, random);
+    if (zoneout.zone == kRandomZone) random_row(zoneout.seed, t, b, j, n, random);
     ForwardRow<C> leaf;
     leaf.gates = rows.in(gates, n, shape.gates);
     leaf.bias = bias + b * bias_stride + j;
@@ -74,7 +75,9 @@ struct PoolForward {
     leaf.h = rows.out(h + (t * shape.B + b) * h_stride + j);
     leaf.activated = rows.out(activated != nullptr ? activated + shape.gate(t, b, j) : nullptr, shape.gates);
     leaf.c = rows.out(c != nullptr ? c + shape.cell(t, b, j) : nullptr);
-    leaf.random = zoneout.on ? random : nullptr;
+    leaf.zone = zoneout.zone;
+    leaf.random = random;
+    leaf.probability = static_cast<C>(zoneout.probability);
     leaf.zone_up_to = zoneout.up_to;
     leaf.n = n;
     forward_row<C>(shape.gates, leaf);
@@ -93,6 +96,7 @@ template <class S>
 struct PoolBackward {
   using C = Compute<S>;
   PoolShape shape;
+  double zoneout;            // the expected one; 0: none, or a random one, which `activated` has in it
   const S* activated;
   const S* c;                // for f-pooling, h
   const C* c0;               // (B, H) or null
@@ -149,6 +153,7 @@ struct PoolBackward {
       leaf.grad_activated = rows.in(grad_activated + shape.gate(t, b, j), n, shape.gates);
       leaf.grad_stride = shape.H;
     }
+    leaf.probability = static_cast<C>(zoneout);
     leaf.carry = carry + b * shape.H + j;
     leaf.grad_gates = rows.out(out, shape.gates);
     leaf.grad_bias = sum;

@@ -1,4 +1,4 @@
-// Operators quasirnn::recurrence and quasirnn::recurrence_backward: pooling on gates that are activated already.
+// Operators quasirnn::recurrence and quasirnn::recurrence_backward: h[t] = a[t] h[t-1] + b[t].
 #include "tensors.h"
 
 namespace quasirnn {
@@ -9,101 +9,88 @@ struct RecurrenceShape {
   PoolShape pool;
 };
 
-RecurrenceShape recurrence_shape(const Tensor& f, const Tensor& z, const Maybe& i, const Maybe& lengths, int64_t weight,
-                                 bool reverse) {
-  STD_TORCH_CHECK(weight >= kComplement && weight <= kOne, "quasirnn: weight must be 0, 1 or 2, got ", weight);
-  STD_TORCH_CHECK(i.has_value() == (weight == kInput), "quasirnn: an input gate goes with weight 1 and no other");
-  STD_TORCH_CHECK(f.dim() == 3, "quasirnn: f must have shape (T, B, H), got ", shape_of(f));
-  const ScalarType type = f.scalar_type();
-  const int64_t T = f.size(0), B = f.size(1), H = f.size(2);
-  check(f, "f", type, {T, B, H});
-  check(z, "z", type, {T, B, H});
-  check(i, "i", type, {T, B, H});
+RecurrenceShape recurrence_shape(const Tensor& a, const Maybe& lengths, bool reverse) {
+  STD_TORCH_CHECK(a.dim() == 3, "quasirnn: a must have shape (T, B, H), got ", shape_of(a));
+  const ScalarType type = a.scalar_type();
+  const int64_t T = a.size(0), B = a.size(1), H = a.size(2);
+  check(a, "a", type, {T, B, H});
   return {type, PoolShape{T, B, H, 1, reverse, lengths_of(lengths, T, B)}};
 }
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> recurrence(Tensor f, Tensor z, Maybe i, Maybe c0, Maybe lengths, int64_t weight,
-                                      bool reverse) {
-  const auto [type, shape] = recurrence_shape(f, z, i, lengths, weight, reverse);
-  Tensor state = start_state(c0, shape.B, shape.H, type);
-  Tensor c = empty({shape.T, shape.B, shape.H}, type);
+std::tuple<Tensor, Tensor> recurrence(Tensor a, Tensor b, Maybe h0, Maybe lengths, bool reverse) {
+  const auto [type, shape] = recurrence_shape(a, lengths, reverse);
+  check(b, "b", type, {shape.T, shape.B, shape.H});
+  Tensor state = start_state(h0, shape.B, shape.H, type, "h0");
+  Tensor h = empty({shape.T, shape.B, shape.H}, type);
   with_type(type, [&, &shape = shape]<class S>() {
     using C = Compute<S>;
-    C* cells = mutable_data<C>(state);
-    S* out = mutable_data<S>(c);
-    const S *f_in = data<S>(f), *z_in = data<S>(z), *i_in = data<S>(i);
+    C* running = mutable_data<C>(state);
+    S* out = mutable_data<S>(h);
+    const S *a_in = data<S>(a), *b_in = data<S>(b);
     const Span span{0, shape.T, reverse};
     share_rows(shape.B, shape.H, shape.T, [&](const Share& share) {
       Rows<S> rows(shape.H);
       for (int64_t step = 0; step < span.size(); ++step) {
         const int64_t t = span.at(step);
-        share.each([&](int64_t b, int64_t j, int64_t n) {
-          const int64_t at = shape.cell(t, b, j);
-          if (t >= shape.length(b)) {
+        share.each([&](int64_t row, int64_t j, int64_t n) {
+          const int64_t at = shape.cell(t, row, j);
+          if (t >= shape.length(row)) {
             std::fill_n(out + at, n, S(0));
             return;
           }
-          recurrence_row<C>(weight, {rows.in(f_in + at, n), rows.in(z_in + at, n),
-                                     i_in != nullptr ? rows.in(i_in + at, n) : nullptr, cells + b * shape.H + j,
-                                     rows.out(out + at), n});
+          recurrence_row<C>({rows.in(a_in + at, n), rows.in(b_in + at, n), running + row * shape.H + j,
+                             rows.out(out + at), n});
           rows.flush(n);
         });
       }
     });
   });
-  return {c, state};
+  return {h, state};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> recurrence_backward(
-    Maybe grad_c, Maybe grad_c_last, Tensor f, Tensor z, Maybe i, Tensor c, Maybe c0, Maybe lengths, int64_t weight,
-    bool reverse) {
-  const auto [type, shape] = recurrence_shape(f, z, i, lengths, weight, reverse);
-  check(c, "c", type, {shape.T, shape.B, shape.H});
-  check(c0, "c0", state_type(type), {shape.B, shape.H});
-  check(grad_c, "grad_c", type, {shape.T, shape.B, shape.H});
-  Tensor carry = start_state(grad_c_last, shape.B, shape.H, type);
-  Tensor grad_f = empty({shape.T, shape.B, shape.H}, type);
-  Tensor grad_z = empty({shape.T, shape.B, shape.H}, type);
-  Tensor grad_i = i ? empty({shape.T, shape.B, shape.H}, type) : empty({0}, type);
+std::tuple<Tensor, Tensor, Tensor> recurrence_backward(Maybe grad_h, Maybe grad_h_last, Tensor a, Tensor h, Maybe h0,
+                                                       Maybe lengths, bool reverse) {
+  const auto [type, shape] = recurrence_shape(a, lengths, reverse);
+  check(h, "h", type, {shape.T, shape.B, shape.H});
+  check(h0, "h0", state_type(type), {shape.B, shape.H});
+  check(grad_h, "grad_h", type, {shape.T, shape.B, shape.H});
+  Tensor carry = start_state(grad_h_last, shape.B, shape.H, type, "grad_h_last");
+  Tensor grad_a = empty({shape.T, shape.B, shape.H}, type);
+  Tensor grad_b = empty({shape.T, shape.B, shape.H}, type);
   with_type(type, [&, &shape = shape]<class S>() {
     using C = Compute<S>;
-    const S *f_in = data<S>(f), *z_in = data<S>(z), *i_in = data<S>(i), *c_in = data<S>(c), *g_in = data<S>(grad_c);
-    const C* first = data<C>(c0);
+    const S *a_in = data<S>(a), *h_in = data<S>(h), *g_in = data<S>(grad_h);
+    const C* first = data<C>(h0);
     C* carried = mutable_data<C>(carry);
-    S *f_out = mutable_data<S>(grad_f), *z_out = mutable_data<S>(grad_z);
-    S* i_out = i ? mutable_data<S>(grad_i) : nullptr;
+    S *a_out = mutable_data<S>(grad_a), *b_out = mutable_data<S>(grad_b);
     const std::vector<S> no_row(shape.H, S(0));
-    const std::vector<C> no_cells(shape.H, C(0));
+    const std::vector<C> no_state(shape.H, C(0));
     const Span span{0, shape.T, !reverse};
     share_rows(shape.B, shape.H, shape.T, [&](const Share& share) {
       Rows<S> rows(shape.H);
       for (int64_t step = 0; step < span.size(); ++step) {
         const int64_t t = span.at(step);
         const int64_t before = shape.reverse ? t + 1 : t - 1;
-        share.each([&](int64_t b, int64_t j, int64_t n) {
-          const int64_t at = shape.cell(t, b, j);
-          if (t >= shape.length(b)) {
-            for (S* out : {f_out, z_out, i_out}) {
-              if (out != nullptr) std::fill_n(out + at, n, S(0));
-            }
+        share.each([&](int64_t row, int64_t j, int64_t n) {
+          const int64_t at = shape.cell(t, row, j);
+          if (t >= shape.length(row)) {
+            std::fill_n(a_out + at, n, S(0));
+            std::fill_n(b_out + at, n, S(0));
             return;
           }
-          const C* c_before = first != nullptr ? first + b * shape.H + j : no_cells.data();
-          if (before >= 0 && before < shape.length(b)) c_before = rows.in(c_in + shape.cell(before, b, j), n);
-          recurrence_backward_row<C>(
-              weight, {rows.in(f_in + at, n), rows.in(z_in + at, n),
-                       i_in != nullptr ? rows.in(i_in + at, n) : nullptr, c_before,
-                       rows.in(g_in != nullptr ? g_in + at : no_row.data(), n), carried + b * shape.H + j,
-                       rows.out(f_out + at), rows.out(z_out + at), rows.out(i_out != nullptr ? i_out + at : nullptr),
-                       n});
+          const C* h_before = first != nullptr ? first + row * shape.H + j : no_state.data();
+          if (before >= 0 && before < shape.length(row)) h_before = rows.in(h_in + shape.cell(before, row, j), n);
+          recurrence_backward_row<C>({rows.in(a_in + at, n), h_before,
+                                      rows.in(g_in != nullptr ? g_in + at : no_row.data(), n),
+                                      carried + row * shape.H + j, rows.out(a_out + at), rows.out(b_out + at), n});
           rows.flush(n);
         });
       }
     });
   });
-  return {grad_f, grad_z, grad_i, carry};
+  return {grad_a, grad_b, carry};
 }
 
 }  // namespace quasirnn

@@ -7,7 +7,7 @@
 namespace quasirnn {
 namespace {
 
-template <class T, int64_t G, bool Keep, bool Zone>
+template <class T, int64_t G, bool Keep, Zone Z>
 QUASIRNN_CLONES void forward(const ForwardRow<T>& row) {
   const int64_t s = row.stride;
   const T* gates = row.gates;
@@ -18,6 +18,7 @@ QUASIRNN_CLONES void forward(const ForwardRow<T>& row) {
   T* c_out = row.c;
   const uint32_t* random = row.random;
   const uint32_t zone_up_to = row.zone_up_to;
+  const T p = row.probability;
   const int64_t n = row.n;
   QUASIRNN_INDEPENDENT
   for (int64_t j = 0; j < n; ++j) {
@@ -25,18 +26,22 @@ QUASIRNN_CLONES void forward(const ForwardRow<T>& row) {
     T f = sigmoid(gates[s + j] + bias[s + j]);
     T i = T(0);
     if constexpr (G == kIFO) i = sigmoid(gates[3 * s + j] + bias[3 * s + j]);
-    if constexpr (Zone) {
+    if constexpr (Z == kRandomZone) {
       const bool zoned = random[j] <= zone_up_to;
       f = zoned ? T(1) : f;
       if constexpr (G == kIFO) i = zoned ? T(0) : i;
     }
-    const T c = G == kIFO ? f * state[j] + i * z : f * state[j] + (T(1) - f) * z;
-    state[j] = c;
     if constexpr (Keep) {
       kept[j] = z;
       kept[s + j] = f;
       if constexpr (G == kIFO) kept[3 * s + j] = i;
     }
+    if constexpr (Z == kExpectedZone) {
+      f = p + (T(1) - p) * f;
+      if constexpr (G == kIFO) i = (T(1) - p) * i;
+    }
+    const T c = G == kIFO ? f * state[j] + i * z : f * state[j] + (T(1) - f) * z;
+    state[j] = c;
     if constexpr (G == kF) {
       h_out[j] = c;
     } else {
@@ -63,11 +68,15 @@ QUASIRNN_CLONES void backward(const BackwardRow<T>& row) {
   T* carry = row.carry;
   T* out = row.grad_gates;
   T* sum = row.grad_bias;
+  // The expectation of zoneout scales what reaches f and i; without it p = 0 and q = 1 change no bit.
+  const T p = row.probability;
+  const T q = T(1) - p;
   const int64_t n = row.n;
   QUASIRNN_INDEPENDENT
   for (int64_t j = 0; j < n; ++j) {
     const T z = gate[j];
-    const T f = gate[s + j];
+    const T kept_f = gate[s + j];
+    const T f = p + q * kept_f;
     T d_c = carry[j] + grad_c[j];
     if constexpr (G == kF) {
       d_c += grad_h[j];
@@ -82,19 +91,19 @@ QUASIRNN_CLONES void backward(const BackwardRow<T>& row) {
     T d_z, d_f;
     if constexpr (G == kIFO) {
       const T i = gate[3 * s + j];
-      const T d_i = d_c * z + upstream[3 * gs + j];
+      const T d_i = q * d_c * z + upstream[3 * gs + j];
       const T d_pre = d_i * i * (T(1) - i);
       out[3 * s + j] = d_pre;
       sum[3 * s + j] += d_pre;
-      d_z = d_c * i;
+      d_z = q * d_c * i;
       d_f = d_c * before[j];
     } else {
       d_z = d_c * (T(1) - f);
       d_f = d_c * (before[j] - z);
     }
-    // A zoned channel was kept with f = 1 (and i = 0), so the products below are zero and no mask is needed.
+    // A channel that the mask zoned out was kept with f = 1 (and i = 0), so the products below are zero and no mask is needed.
     const T d_pre_z = (d_z + upstream[j]) * (T(1) - z * z);
-    const T d_pre_f = (d_f + upstream[gs + j]) * f * (T(1) - f);
+    const T d_pre_f = (q * d_f + upstream[gs + j]) * kept_f * (T(1) - kept_f);
     out[j] = d_pre_z;
     sum[j] += d_pre_z;
     out[s + j] = d_pre_f;
@@ -103,43 +112,30 @@ QUASIRNN_CLONES void backward(const BackwardRow<T>& row) {
   }
 }
 
-template <class T, int64_t W>
+template <class T>
 QUASIRNN_CLONES void recurrence(const RecurrenceRow<T>& row) {
-  const T *f = row.f, *z = row.z, *i = row.i;
-  T *state = row.state, *out = row.c;
+  const T *a = row.a, *b = row.b;
+  T *state = row.state, *out = row.h;
   const int64_t n = row.n;
   QUASIRNN_INDEPENDENT
   for (int64_t j = 0; j < n; ++j) {
-    T c;
-    if constexpr (W == kComplement) c = f[j] * state[j] + (T(1) - f[j]) * z[j];
-    if constexpr (W == kInput) c = f[j] * state[j] + i[j] * z[j];
-    if constexpr (W == kOne) c = f[j] * state[j] + z[j];
-    state[j] = c;
-    out[j] = c;
+    const T h = a[j] * state[j] + b[j];
+    state[j] = h;
+    out[j] = h;
   }
 }
 
-template <class T, int64_t W>
+template <class T>
 QUASIRNN_CLONES void recurrence_backward(const RecurrenceBackwardRow<T>& row) {
-  const T *f = row.f, *z = row.z, *i = row.i, *before = row.c_before, *grad_c = row.grad_c;
-  T *carry = row.carry, *grad_f = row.grad_f, *grad_z = row.grad_z, *grad_i = row.grad_i;
+  const T *a = row.a, *before = row.h_before, *grad_h = row.grad_h;
+  T *carry = row.carry, *grad_a = row.grad_a, *grad_b = row.grad_b;
   const int64_t n = row.n;
   QUASIRNN_INDEPENDENT
   for (int64_t j = 0; j < n; ++j) {
-    const T d_c = carry[j] + grad_c[j];
-    if constexpr (W == kComplement) {
-      grad_f[j] = d_c * (before[j] - z[j]);
-      grad_z[j] = d_c * (T(1) - f[j]);
-    } else {
-      grad_f[j] = d_c * before[j];
-      if constexpr (W == kInput) {
-        grad_z[j] = d_c * i[j];
-        grad_i[j] = d_c * z[j];
-      } else {
-        grad_z[j] = d_c;
-      }
-    }
-    carry[j] = d_c * f[j];
+    const T d_h = carry[j] + grad_h[j];
+    grad_a[j] = d_h * before[j];
+    grad_b[j] = d_h;
+    carry[j] = d_h * a[j];
   }
 }
 
@@ -164,13 +160,16 @@ QUASIRNN_CLONES void narrow(const float* in, uint16_t* bits, int64_t n) {
 
 }  // namespace
 
+template <class T, int64_t G, bool Keep>
+void forward_with(const ForwardRow<T>& row) {
+  if (row.zone == kNoZone) return forward<T, G, Keep, kNoZone>(row);
+  if (row.zone == kRandomZone) return forward<T, G, Keep, kRandomZone>(row);
+  forward<T, G, Keep, kExpectedZone>(row);
+}
+
 template <class T, int64_t G>
 void forward_with(const ForwardRow<T>& row) {
-  if (row.activated != nullptr) {
-    row.random != nullptr ? forward<T, G, true, true>(row) : forward<T, G, true, false>(row);
-  } else {
-    row.random != nullptr ? forward<T, G, false, true>(row) : forward<T, G, false, false>(row);
-  }
+  row.activated != nullptr ? forward_with<T, G, true>(row) : forward_with<T, G, false>(row);
 }
 
 template <class T>
@@ -188,27 +187,23 @@ void backward_row(int64_t gates, const BackwardRow<T>& row) {
 }
 
 template <class T>
-void recurrence_row(int64_t weight, const RecurrenceRow<T>& row) {
-  if (weight == kComplement) return recurrence<T, kComplement>(row);
-  if (weight == kInput) return recurrence<T, kInput>(row);
-  recurrence<T, kOne>(row);
+void recurrence_row(const RecurrenceRow<T>& row) {
+  recurrence<T>(row);
 }
 
 template <class T>
-void recurrence_backward_row(int64_t weight, const RecurrenceBackwardRow<T>& row) {
-  if (weight == kComplement) return recurrence_backward<T, kComplement>(row);
-  if (weight == kInput) return recurrence_backward<T, kInput>(row);
-  recurrence_backward<T, kOne>(row);
+void recurrence_backward_row(const RecurrenceBackwardRow<T>& row) {
+  recurrence_backward<T>(row);
 }
 
 template void forward_row<float>(int64_t, const ForwardRow<float>&);
 template void forward_row<double>(int64_t, const ForwardRow<double>&);
 template void backward_row<float>(int64_t, const BackwardRow<float>&);
 template void backward_row<double>(int64_t, const BackwardRow<double>&);
-template void recurrence_row<float>(int64_t, const RecurrenceRow<float>&);
-template void recurrence_row<double>(int64_t, const RecurrenceRow<double>&);
-template void recurrence_backward_row<float>(int64_t, const RecurrenceBackwardRow<float>&);
-template void recurrence_backward_row<double>(int64_t, const RecurrenceBackwardRow<double>&);
+template void recurrence_row<float>(const RecurrenceRow<float>&);
+template void recurrence_row<double>(const RecurrenceRow<double>&);
+template void recurrence_backward_row<float>(const RecurrenceBackwardRow<float>&);
+template void recurrence_backward_row<double>(const RecurrenceBackwardRow<double>&);
 
 void random_row(uint64_t seed, int64_t t, int64_t b, int64_t first, int64_t n, uint32_t* words) {
   philox_row(

@@ -10,6 +10,9 @@ namespace quasirnn {
 // The number of gates names the pooling: 2 is f, 3 is fo, 4 is ifo.
 enum Gates : int64_t { kF = 2, kFO = 3, kIFO = 4 };
 
+// Zoneout: none, a random mask (training), or its expectation (eval), f' = p + (1 - p) f and i' = (1 - p) i.
+enum Zone : int64_t { kNoZone = 0, kRandomZone = 1, kExpectedZone = 2 };
+
 template <class T>
 struct ForwardRow {
   const T* gates;    // pre-activations without bias
@@ -17,10 +20,12 @@ struct ForwardRow {
   int64_t stride;    // from one gate to the next
   T* state;          // cells, updated
   T* h;              // output
-  T* activated;      // gates after non-linearity and zoneout; may be `gates` itself. Null: not kept
+  T* activated;      // gates after non-linearity and random zoneout; may be `gates` itself. Null: not kept
   T* c;              // cells kept for the backward; null with `activated`, and where h is the cells
-  const uint32_t* random;  // zoneout's words; null: no zoneout
+  Zone zone;
+  const uint32_t* random;  // the words of a random zoneout
   uint32_t zone_up_to;     // a channel is zoned out where its word is at most this
+  T probability;           // p of an expected zoneout
   int64_t n;
 };
 
@@ -34,6 +39,7 @@ struct BackwardRow {
   const T* grad_c;
   const T* grad_activated;  // gate g at grad_activated + g * grad_stride
   int64_t grad_stride;
+  T probability; // p of an expected zoneout, 0 for none: `activated` has the gates before it
   T* carry;      // gradient of the cells, updated from step t to the step before
   T* grad_gates; // as activated
   T* grad_bias;  // as activated, added to
@@ -46,38 +52,32 @@ void forward_row(int64_t gates, const ForwardRow<T>& row);
 template <class T>
 void backward_row(int64_t gates, const BackwardRow<T>& row);
 
-// c = f * c + weight * z, the weight being 1 - f, an input gate, or one.
-enum Weight : int64_t { kComplement = 0, kInput = 1, kOne = 2 };
-
+// h = a * h + b
 template <class T>
 struct RecurrenceRow {
-  const T* f;
-  const T* z;
-  const T* i;
+  const T* a;
+  const T* b;
   T* state;
-  T* c;
+  T* h;
   int64_t n;
 };
 
 template <class T>
 struct RecurrenceBackwardRow {
-  const T* f;
-  const T* z;
-  const T* i;
-  const T* c_before;
-  const T* grad_c;
+  const T* a;
+  const T* h_before;
+  const T* grad_h;
   T* carry;
-  T* grad_f;
-  T* grad_z;
-  T* grad_i;
+  T* grad_a;
+  T* grad_b;
   int64_t n;
 };
 
 template <class T>
-void recurrence_row(int64_t weight, const RecurrenceRow<T>& row);
+void recurrence_row(const RecurrenceRow<T>& row);
 
 template <class T>
-void recurrence_backward_row(int64_t weight, const RecurrenceBackwardRow<T>& row);
+void recurrence_backward_row(const RecurrenceBackwardRow<T>& row);
 
 // The zoneout words of channels [first, first + n) of one (t, b); first is a multiple of 4, and room for n rounded up to
 // a multiple of 4 is needed.

@@ -69,7 +69,7 @@ void write_context(const StackShape& s, int64_t k, const Input<S>& input, Comput
 
 template <class S>
 void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& weights, const std::vector<Tensor>& biases,
-               const Compute<S>* state_in, bool dense, Compute<S>* state, S* h_last, S* output, ScalarType type) {
+               const Compute<S>* state_in, double zoneout, bool dense, Compute<S>* state, S* h_last, S* output, ScalarType type) {
   using C = Compute<S>;
   const int64_t W = s.kinds * s.H, rows = s.T * s.B;
   // Dense layers read the input and all outputs so far side by side; they are written there in the first place.
@@ -90,6 +90,11 @@ void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& weigh
     C* cells = state + l * s.B * s.state_width;
     if (state_in != nullptr) {
       const C* before = state_in + l * s.B * s.state_width;
+      for (int64_t b = 0; b < s.B; ++b) {
+        const C *row = before + b * s.state_width + s.H + n, *end = before + (b + 1) * s.state_width;
+        STD_TORCH_CHECK(std::all_of(row, end, [](C x) { return x == C(0); }),
+                        "quasirnn: the state of another network: layer ", l, " has ", n, " inputs in its window");
+      }
       read_context<S>(before + s.H, s.state_width, s.B, n, context.data());
       for (int64_t b = 0; b < s.B; ++b) std::copy_n(before + b * s.state_width, s.H, cells + b * s.state_width);
       input.context = context.data();
@@ -100,8 +105,16 @@ void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& weigh
     const bool last = l + 1 == s.layers;
     S* h = last ? output : side_by_side ? beside.data() + input.D : l % 2 == 0 ? one.data() : other.data();
     const int64_t h_stride = !last && side_by_side ? wide : s.H;
-    const PoolForward<S> pass{PoolShape{s.T, s.B, s.H, s.kinds, false, nullptr}, Zoneout{}, bias.data(), 0, cells,
-                              s.state_width, h, h_stride, nullptr, nullptr};
+    const PoolForward<S> pass{.shape = {s.T, s.B, s.H, s.kinds, false, nullptr},
+                              .zoneout = zoneout_of(zoneout, {}),
+                              .bias = bias.data(),
+                              .bias_stride = 0,
+                              .state = cells,
+                              .state_stride = s.state_width,
+                              .h = h,
+                              .h_stride = h_stride,
+                              .activated = nullptr,
+                              .c = nullptr};
     run_layer<S>(input, data<S>(weights[l]), Window{s.k[l], 0, false}, pass, multiply);
     write_context<S>(s, s.k[l], input, cells + s.H);
     for (int64_t b = 0; b < s.B; ++b) {
@@ -114,14 +127,14 @@ void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& weigh
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> stack(Tensor x, std::vector<Tensor> weights, std::vector<Tensor> biases, Maybe state,
-                                         int64_t kinds, bool dense) {
+                                         double zoneout, int64_t kinds, bool dense) {
   const StackShape s = stack_shape(x, weights, biases, state, kinds, dense);
   const ScalarType type = x.scalar_type();
   Tensor output = empty({s.T, s.B, s.H}, type);
   Tensor h_n = empty({s.layers, s.B, s.H}, type);
   Tensor c_n = empty({s.layers, s.B, s.state_width}, state_type(type));
   with_type(type, [&]<class S>() {
-    run_stack<S>(s, data<S>(x), weights, biases, data<Compute<S>>(state), dense, mutable_data<Compute<S>>(c_n),
+    run_stack<S>(s, data<S>(x), weights, biases, data<Compute<S>>(state), zoneout, dense, mutable_data<Compute<S>>(c_n),
                  mutable_data<S>(h_n), mutable_data<S>(output), type);
   });
   return {output, h_n, c_n};

@@ -101,13 +101,20 @@ inline const int64_t* lengths_of(const Maybe& lengths, int64_t T, int64_t B) {
   return values;
 }
 
-inline Zoneout zoneout_of(double probability, const Maybe& seed) {
+inline double check_zoneout(double probability) {
   STD_TORCH_CHECK(probability >= 0 && probability <= 1, "quasirnn: zoneout must lie in [0, 1], got ", probability);
+  return probability;
+}
+
+// With a seed a random mask, without one its expectation.
+inline Zoneout zoneout_of(double probability, const Maybe& seed) {
+  if (check_zoneout(probability) == 0) return {};
+  if (!seed) return {kExpectedZone, probability};
   const uint64_t threshold = static_cast<uint64_t>(probability * 4294967296.0 + 0.5);
   if (threshold == 0) return {};
-  STD_TORCH_CHECK(seed && seed->is_cpu() && seed->scalar_type() == ScalarType::Long && seed->numel() == 1,
-                  "quasirnn: zoneout needs a seed: one int64 on the CPU");
-  return {true, static_cast<uint64_t>(*data<int64_t>(*seed)), static_cast<uint32_t>(threshold - 1)};
+  STD_TORCH_CHECK(seed->is_cpu() && seed->scalar_type() == ScalarType::Long && seed->numel() == 1,
+                  "quasirnn: zoneout's seed must be one int64 on the CPU");
+  return {kRandomZone, probability, static_cast<uint64_t>(*data<int64_t>(*seed)), static_cast<uint32_t>(threshold - 1)};
 }
 
 inline void check_gates(int64_t gates) {
@@ -158,8 +165,8 @@ Tensor finish_grad_bias(const std::vector<double>& sums, int64_t bias_rows, int6
 }
 
 // The running state: c0 copied, or zeros.
-inline Tensor start_state(const Maybe& c0, int64_t B, int64_t H, ScalarType type) {
-  check(c0, "c0", state_type(type), {B, H});
+inline Tensor start_state(const Maybe& c0, int64_t B, int64_t H, ScalarType type, const char* name = "c0") {
+  check(c0, name, state_type(type), {B, H});
   return c0 ? torch::stable::clone(*c0) : zeros({B, H}, state_type(type));
 }
 
