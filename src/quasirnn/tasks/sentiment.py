@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from quasirnn.data import reviews, word_vectors
 from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
-from quasirnn.data.corpus import Columns, Corpus, Part, built_in
+from quasirnn.data.corpus import Columns, Corpus, Part, built_in, read_corpus
 from quasirnn.data.review_tokens import is_blank
 from quasirnn.data.tokens import UNKNOWN_WORD
 from quasirnn.data.vocabulary import Vocabulary
