@@ -82,8 +82,17 @@ def train(
     check_supported(optimizer)
     if world is None:
         with World() as world:
-            options = {"schedule": schedule, "world": world, "resume": resume, "observer": observer, "lock": lock}
-            return train(learner, optimizer, plan, folder, **options)
+            return train(
+                learner,
+                optimizer,
+                plan,
+                folder,
+                schedule=schedule,
+                world=world,
+                resume=resume,
+                observer=observer,
+                lock=lock,
+            )
     run = _Run(learner, optimizer, plan, Path(folder), schedule or constant(), world, observer or Observer())
     with StopSignals() as signals, _locked(Path(folder), world, lock) as run.lock:
         try:
