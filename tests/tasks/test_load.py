@@ -164,7 +164,7 @@ def test_runs_that_cannot_be_loaded(runs, tmp_path):
         with pytest.raises(RunError, match=f"^{tmp_path / 'run'}"):
             quasirnn.load(tmp_path / "run")
     (tmp_path / "run" / "training.json").write_text(json.dumps(training | {"task": "dance"}))
-    with pytest.raises(RunError, match="training.json: dance: no such task"):
+    with pytest.raises(RunError, match=r"training\.json: dance: no such task"):
         quasirnn.load(tmp_path / "run")
 
 
