@@ -11,14 +11,16 @@ from tasks.tiny import SENTIMENT, TASKS
 # Files, more KEYs and the message; no files: there is no folder.
 TEXT = {
     "nowhere": (None, "--data data: not found."),
-    "no text": ({}, "data has no train.txt or other known layout; it holds no .txt file; expected train.txt"),
-    "which": ({"a.txt": b"a\n", "b.txt": b"b\n"}, "it holds a.txt, b.txt; say which is which: train=STEM"),
+    "no text": ({}, "data has no text, such as train.txt; it holds no .txt, "),
     "archive": ({"texts.zip": b"PK"}, "it holds texts.zip, to be unpacked first"),
     "empty": ({"train.txt": b""}, "data/train.txt:1: the file is empty; a corpus needs text. Was it copied whole?"),
     "NUL": ({"train.txt": b"one\ntwo\0\n"}, "data/train.txt:2: byte 4 of the line is NUL."),
     "bad UTF-8": ({"train.txt": b"one\n\xff\n"}, "data/train.txt:2: byte 1 of the line (0xff) is not UTF-8."),
     "UTF-16": ({"train.txt": "one\n".encode("utf-16")}, "data/train.txt:1: byte 1 of the line is the start of UTF-16"),
-    "short": ({"train.txt": b"a b c\n"}, "data/train.txt: a text of 6 characters is too short to hold parts out of it"),
+    "short": (
+        {"train.txt": b"a b c\n"},
+        "data/train.txt: a text of 6 characters is too short to hold valid and test out of it",
+    ),
     "few": (
         {"train.txt": b"a b c\n", "valid.txt": b"a b\n", "test.txt": b"a b\n"},
         "a sequence of 4 cannot be cut into 4 streams; at least 5 are needed. A smaller batch_size?",
@@ -32,7 +34,7 @@ TEXT = {
 LABELLED = b"good\tgreat film\nbad\tdull film\n" * 3
 LABELS = {
     "nowhere": (None, "--data data: not found."),
-    "nothing": ({}, "data has no texts under a known name; it holds no .tsv, .csv, .jsonl file"),
+    "nothing": ({}, "data has no texts, such as train.tsv; it holds no .tsv, .csv, .jsonl file"),
     "which": ({"a.tsv": LABELLED, "b.tsv": LABELLED}, "it holds a.tsv, b.tsv; say which is which: train=STEM"),
     "twice": ({"train.tsv": LABELLED, "train.csv": b""}, "data holds train.csv, train.tsv; say which it is"),
     "empty": ({"train.tsv": b""}, "data/train.tsv:1: no texts in it. Was it copied whole?"),
@@ -77,18 +79,18 @@ PAIRS = {
     "nothing": (
         {},
         [],
-        "data has no pairs under a known name; it holds no .tsv, .csv, .jsonl file; expected train.de and train.en, or",
+        "data has no pairs, such as train.de and train.en, or train.tsv; it holds no .tsv, .csv, .jsonl file",
     ),
     "one language": (
         {"train.de": b"c\n"},
         [],
-        "data has no pairs under a known name; it holds train.de. Other languages: source=LANGUAGE target=LANGUAGE; "
-        "expected train.de and train.en, or train.tsv",
+        "data has no pairs, such as train.de and train.en, or train.tsv; it holds train.de. Other languages: "
+        "source=LANGUAGE target=LANGUAGE",
     ),
     "other languages": (
         PAIRED,
         ["source=fr", "target=en"],
-        "data has no pairs under a known name; it holds train.de, train.en.",
+        "data has no pairs, such as train.fr and train.en",
     ),
     "the same language": (PAIRED, ["source=en"], "target: must be another language than source=en"),
     "no training part": (

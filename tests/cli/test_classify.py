@@ -164,9 +164,9 @@ def test_evaluate_on_other_texts_says_what_is_strange_about_them(qrnn, tmp_path)
     ("content", "message"),
     [
         (b"good\tgreat\nfair\tusual\n", "test.tsv:2: the label 'fair' is not one of those in training: bad, good"),
-        (b"good\tgreat\n\tusual\n", "test.tsv:2: the label is missing"),
+        (b"good\tgreat\n\tusual\n", "test.tsv:2: the label is empty."),
         (b"good\t<br />\n", "test.tsv:1: the text is empty; it has the label 'good'"),
-        (b"", "test.tsv:1: no labelled text in it. Was it copied whole?"),
+        (b"", "test.tsv:1: no texts in it. Was it copied whole?"),
         (b"good\t\xff\n", "test.tsv:1: byte 6 of the line (0xff) is not UTF-8."),
     ],
 )
@@ -179,7 +179,7 @@ def test_what_cannot_be_evaluated(qrnn, tmp_path, content, message):
 
 
 def test_a_split_that_is_not_there(qrnn):
-    assert "has no split 'nothing': neither train, valid or test nor a file; it holds test.tsv, train.tsv" in (
+    assert "has no split 'nothing': neither train, valid or test nor the name of a file; it holds test" in (
         here("evaluate", qrnn, "--split", "nothing").mistake
     )
 

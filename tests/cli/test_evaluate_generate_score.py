@@ -66,9 +66,12 @@ def test_evaluate_on_other_text_says_what_is_unknown_to_the_model(word, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--split", "nothing"], "has no split 'nothing': neither train, valid or test nor a file; it holds test.txt"),
+        (
+            ["--split", "nothing"],
+            "has no split 'nothing': neither train, valid or test nor the name of a file; it holds test",
+        ),
         (["--data", "nowhere"], "nowhere: not found"),
-        (["--data", "."], "has no train.txt or other known layout; it holds no .txt file"),
+        (["--data", "."], "has no text, such as train.txt; it holds no .txt, "),
     ],
 )
 def test_what_cannot_be_evaluated(word, tmp_path, monkeypatch, arguments, message):

@@ -88,12 +88,12 @@ UNUSABLE = {
     "training.json truncated": (truncate("training.json", 100), "training.json: not sound JSON: "),
     "training.json of another kind": (write("training.json", b"[1, 2]"), "training.json: must hold one JSON object"),
     "training.json not UTF-8": (write("training.json", b'{"\xff": 1}'), "training.json: not UTF-8: byte 2 is 0xff."),
-    "unknown task": (change("training.json", task="dance"), "training.json: task must be one of "),
-    "no settings": (change("training.json", settings=None), "training.json: settings is missing."),
+    "unknown task": (change("training.json", task="dance"), "training.json: dance: no such task; there is "),
+    "no settings": (change("training.json", settings=None), "training.json: settings: missing."),
     "unknown KEY": (change_setting(hiden_size=3), "training.json: hiden_size: no such key; did you mean hidden_size?"),
     "KEY of another type": (change_setting(length="8"), "training.json: length: must be an integer, got '8'"),
     "vocabulary missing": (remove("vocabulary.json"), "vocabulary.json: no such file."),
-    "vocabulary truncated": (truncate("vocabulary.json", 60), "vocabulary.json: not JSON: "),
+    "vocabulary truncated": (truncate("vocabulary.json", 60), "vocabulary.json: not sound JSON: "),
     "vocabulary of another run": (
         change("vocabulary.json", tokens=["<eos>", "<unk>", "a"]),
         "vocabulary.json: ",
@@ -170,11 +170,11 @@ CLASSIFIER = {
     "KEY of another task": (change_setting(level="word"), "training.json: level: no such key"),
     "vocabulary of characters": (
         lambda run: (run / "vocabulary.json").write_text(Vocabulary.from_text("abc", "character").to_json()),
-        "vocabulary.json: must be of kind word with the tokeniser review, got character and character.",
+        "vocabulary.json: must be of kind word, got character.",
     ),
     "vocabulary of another tokeniser": (
         change("vocabulary.json", tokeniser="whitespace"),
-        "vocabulary.json: must be of kind word with the tokeniser review, got word and whitespace.",
+        "vocabulary.json: must have the tokeniser review, got whitespace.",
     ),
     "vocabulary without padding": (
         change("vocabulary.json", specials={"unknown": "<unk>"}),

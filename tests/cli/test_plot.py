@@ -140,7 +140,7 @@ def test_confusion_of_any_split(tiny_sentiment, tmp_path):
         ("qrnn", ["a \udcff"], "'a \\udcff': not valid UTF-8."),
         ("qrnn", [TEXT, "--out", "states.pdf"], "states.pdf: pictures are written as .png or .svg"),
         ("qrnn", [TEXT, "--out", "nowhere/states.png"], "there is no folder nowhere"),
-        ("lstm", [TEXT], "lstm: is a run of an LSTM; only a QRNN's cells and gates can be shown."),
+        ("lstm", [TEXT], "lstm: only the cells and gates of a QRNN that reads forwards can be shown."),
     ],
 )
 def test_states_that_cannot_be_drawn(tiny_sentiment, tmp_path, monkeypatch, name, arguments, message):
@@ -154,7 +154,7 @@ def test_confusions_that_cannot_be_drawn(classifier, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for arguments, message in (
         (["--split", "nothing"], "has no split 'nothing'"),
-        (["--data", "nowhere"], "No such file or directory: 'nowhere'"),
+        (["--data", "nowhere"], "--data nowhere: not found."),
         (["--out", "confusion.pdf"], "confusion.pdf: pictures are written as .png or .svg"),
     ):
         assert message in here("plot", "confusion", classifier, *arguments).mistake
@@ -265,7 +265,7 @@ def test_attention_of_other_models(tiny_sentiment, tiny_runs, run, tmp_path, mon
 
 def test_curves_of_a_translator(translators, tmp_path):
     out = tmp_path / "curves.svg"
-    for extra, words in (([], "bleu"), (["--figure", "loss"], "loss"), (["--figure", "exact_match"], "exact_match")):
+    for extra, words in (([], "loss"), (["--figure", "bleu"], "bleu"), (["--figure", "exact_match"], "exact_match")):
         assert here("plot", "curves", translators / "qrnn", translators / "lstm", "--out", out, *extra).code == 0
         written = " ".join(seen.words(out))
         assert words.lower() in written.lower()

@@ -35,6 +35,8 @@ SENTIMENT = [
 
 def recorded(path: Path, records: list[dict[str, Any]], task: str = "language-model") -> Run:
     settings = TASK.presets["demo"].for_cell("qrnn")
-    run = create(path, training=Training(task, "demo", settings), config={})
+    run = create(
+        path, training=Training(task, "demo", settings), config={"format": 1, "model": "LanguageModel", "cell": "qrnn"}
+    )
     run.metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
     return run

@@ -184,7 +184,7 @@ def test_states_follow_the_last_class_if_not_told_otherwise(runs):
         ("qrnn", ("dull", 0), "layer 0: the model has the layers 1 to 2"),
         ("qrnn", ("dull", 1, "i"), "i: this layer has c, f, h, o, z"),
         ("qrnn", ("dull", 1, "c", "fair"), "label 'fair': the classes are bad, good"),
-        ("lstm", ("dull",), "is a run of an LSTM; only a QRNN's cells and gates can be shown"),
+        ("lstm", ("dull",), "only the cells and gates of a QRNN that reads forwards can be shown"),
     ],
 )
 def test_states_that_cannot_be_shown(runs, run, arguments, message):
@@ -234,7 +234,7 @@ def test_evaluate_on_other_texts_of_a_run_whose_files_were_named(tmp_path):
 
 
 def test_splits_that_cannot_be_evaluated(qrnn, tmp_path):
-    with pytest.raises(DataError, match="has no split 'nothing': neither train, valid or test nor a file"):
+    with pytest.raises(DataError, match="has no split 'nothing': neither train, valid or test nor the name of a file"):
         qrnn.evaluate("nothing")
     write_rows(tmp_path / "test.tsv", [("good", "great"), ("fair", "usual")])
     with pytest.raises(TextError, match=r"test\.tsv:2: the label 'fair' is not one of those in training: bad, good"):

@@ -242,16 +242,18 @@ def test_evaluate_on_other_pairs(qrnn, tmp_path):
     assert (result.split, result.pairs, result.unknown, ticks) == ("mine", 3, 3, [(1, 1)])
     assert result.notes == (
         "mine: 1 of 4 pairs of mine left out, as a side is empty",
-        "mine: 3 of 608 characters are not in the vocabulary, and are read as unknown",
+        "mine: 3 of 608 tokens (0.5%) are not in the vocabulary and are read as \ufffd",
     )
 
 
 def test_splits_that_cannot_be_evaluated(qrnn, tmp_path):
-    with pytest.raises(DataError, match="has no split 'nothing': neither train, valid or test nor the stem of files"):
+    with pytest.raises(DataError, match="has no split 'nothing': neither train, valid or test nor the name of a file"):
         qrnn.evaluate("nothing")
     write_pairs(tmp_path, "test", [("c", "do"), ("d", "ré")])
     (tmp_path / "test.en").write_text("do\n")
-    with pytest.raises(DataError, match=r"test\.de has 2 lines of text and .*test\.en has 1; both must have as many"):
+    with pytest.raises(
+        DataError, match=r"test\.de has 2 lines of text and .*test\.en has 1; both must have equally many"
+    ):
         qrnn.evaluate("test", [str(tmp_path)])
     (tmp_path / "test.en").write_bytes(b"do\n\xff\n")
     with pytest.raises(TextError, match=r"test\.en:2: byte 1 of the line \(0xff\) is not UTF-8"):
