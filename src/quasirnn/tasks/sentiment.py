@@ -981,9 +981,13 @@ def answer_stream(pipeline: SentimentPipeline, requests: list[StreamRequest], st
     states = pipeline.client_states
     reader = pipeline.reader(None if request.state is None else states.unpack(request.state))
     words: list[WordRead] = []
-    for piece in reader.read_in_pieces(request.text, WORDS_AT_ONCE):
-        words += piece
-        step()
+    try:
+        for piece in reader.read_in_pieces(request.text, WORDS_AT_ONCE):
+            words += piece
+            step()
+    except ValueError:
+        # A forged one, with numbers where this model's states have none.
+        return [InvalidField("state", "is not one that this model gave; begin anew with null.")]
     if not all(math.isfinite(word.so_far.probability) for word in words):
         return [InvalidField("state", "leads to numbers that are not finite; begin anew with null.")]
     now = reader.reading

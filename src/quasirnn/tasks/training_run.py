@@ -54,10 +54,12 @@ def configure(task: Task[Any], request: Request) -> tuple[Training[Any], Run | N
     Raises:
         SettingsError, RunError: everything that is wrong with the request.
     """
+    from quasirnn.tasks.registry import task_of
+
     data = tuple(request.data)
     if request.resume and request.out is not None and request.out.exists():
         run = run_folder.open_run(request.out)
-        if (name := run.task()) != task.name:
+        if (name := task_of(run).name) != task.name:
             raise RunError(f"{run.path}: is a run of {name}, not of {task.name}.")
         saved = run.read_training(task.settings)
         if saved.preset not in task.presets:
