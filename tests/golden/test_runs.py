@@ -28,7 +28,7 @@ each_run = pytest.mark.parametrize("name", RUNS)
 def test_resumed_to_the_same_bits(name, values, same_machine):
     run, expected = Path("resumed") / name, values["runs"][name]
     shutil.copytree(FOLDER / name, run)
-    before = hashes(run)
+    before, recorded = hashes(run), len(metrics(run))
     quasirnn("train", RUNS[name].task, "--out", str(run), "--resume")
     assert before != expected["sha256"]
     if same_machine:
@@ -36,7 +36,9 @@ def test_resumed_to_the_same_bits(name, values, same_machine):
         assert hashes(run) == expected["sha256"]
     else:
         assert_same_weights(load_file(run / "model.safetensors"), load_file(WEIGHTS / f"{name}.safetensors"))
-    assert_same(metrics(run), expected["metrics"], 1e-4 if same_machine else 1e-2)
+    # What was recorded before the stop stays as it was; in eval zoneout was not yet its expectation then.
+    assert len(metrics(run)) == len(expected["metrics"]) > recorded
+    assert_same(metrics(run)[recorded:], expected["metrics"][recorded:], 1e-4 if same_machine else 1e-2)
 
 
 @each_run
