@@ -16,6 +16,7 @@ from torch import nn
 from quasirnn.errors import RunError, shown
 from quasirnn.tasks import run_folder
 from quasirnn.tasks.curves import draw_curves_of
+from quasirnn.tasks.registry import task_of
 from quasirnn.tasks.run_folder import Run, Training
 from quasirnn.tasks.settings import TaskSettings, apply_overrides
 from quasirnn.tasks.task import Prepared, Task
@@ -57,7 +58,7 @@ def configure(task: Task[Any], request: Request) -> tuple[Training[Any], Run | N
     data = tuple(request.data)
     if request.resume and request.out is not None and request.out.exists():
         run = run_folder.open_run(request.out)
-        if (name := run.task()) != task.name:
+        if (name := task_of(run).name) != task.name:
             raise RunError(f"{run.path}: is a run of {name}, not of {task.name}.")
         saved = run.read_training(task.settings)
         if saved.preset not in task.presets:
