@@ -423,14 +423,8 @@ class TaggingTask(Task[TaggingSettings]):
         return Tagger(
             len(data.vocabulary),
             len(data.facts["tags"]),
-            hidden_size=settings.hidden_size,
-            num_layers=settings.num_layers,
+            **settings.layers,
             embedding_size=settings.embedding_size,
-            cell=settings.cell,
-            kernel_size=settings.kernel_size,
-            pooling=settings.pooling,
-            zoneout=settings.zoneout,
-            dropout=settings.dropout,
             padding=data.vocabulary.special("padding") or 0,
         )
 

@@ -1,16 +1,21 @@
 """Imports go down only: what each folder may know, read from the source of every file."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from quasirnn.tasks import registry
+
 SOURCE = Path(__file__).parents[1] / "src" / "quasirnn"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-# Each folder with the folders it may import from, besides itself. The face of the package, `from quasirnn import QRNN`,
-# belongs to nn.
+# What everyone may import. These files import nothing of the package but one another.
+BASE = ("errors", "files", "schema")
+# Each folder with the folders it may import from, besides itself and the base. The public face of the package,
+# `from quasirnn import QRNN`, belongs to nn. docs/architecture.md has the same table.
 MAY_IMPORT = {
     "ops": set(),
     "nn": {"ops"},
@@ -20,9 +25,13 @@ MAY_IMPORT = {
     "plots": set(),
     "tasks": {"plots", "models", "data", "training", "nn", "ops"},
     "benchmarks": {"tasks", "plots", "models", "data", "training", "nn", "ops"},
-    "serving": {"tasks", "plots", "models", "data", "training", "nn", "ops"},
-    "cli": {"serving", "benchmarks", "tasks", "plots", "models", "data", "training", "nn", "ops"},
+    "serving": {"tasks", "training"},
+    "cli": {"serving", "benchmarks", "tasks", "plots", "training", "ops"},
 }
+# These ask a task and know none by name.
+GENERIC = ("benchmarks", "cli", "plots", "serving", "training")
+TASK_MODULES = tuple(module.rpartition(".")[2] for module in registry.MODULES)
+TASK_NAMES = {*TASK_MODULES, *(module.replace("_", "-") for module in TASK_MODULES)}
 
 # Files that everyone may import.
 BASE = {"errors", "files", "schema"}
@@ -56,21 +65,23 @@ def at_import_time(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def folder_of(file: Path) -> str:
-    """The folder that a file belongs to; "" for the face of the package itself."""
+    """The folder that a file belongs to; "base", or "" for the public face of the package itself."""
     parts = file.relative_to(SOURCE).parts
-    return parts[0] if len(parts) > 1 else ""
+    if len(parts) > 1:
+        return parts[0]
+    return "base" if file.stem in BASE else ""
 
 
 def folder_named(dotted: str) -> str | None:
-    """The folder that an import leads to, or None if it leaves the package or leads to its base."""
+    """The folder that an import leads to, "base", or None if it leaves the package."""
     parts = dotted.split(".")
-    if parts[0] != "quasirnn" or parts[1:2] in (["errors"], ["files"], ["schema"]):
+    if parts[0] != "quasirnn":
         return None
     target = parts[1] if len(parts) > 1 else ""
     if target == "_kernels":
         return "ops"
     if target in BASE:
-        return None
+        return "base"
     return target if target in MAY_IMPORT else "nn"
 
 
@@ -79,36 +90,58 @@ def name(file: Path) -> str:
 
 
 def test_every_folder_has_its_rule():
-    folders = {folder_of(file) for file in FILES} - {""}
-    assert folders <= set(MAY_IMPORT), "a new folder needs a line in MAY_IMPORT and in docs/architecture.md"
+    folders = {folder_of(file) for file in FILES} - {"", "base"}
+    assert folders == set(MAY_IMPORT), "a new folder needs a line in MAY_IMPORT and in docs/architecture.md"
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if folder_of(file)], ids=name)
 def test_imports_go_down_only(file):
     here = folder_of(file)
+    allowed = {None, "base", here} | MAY_IMPORT.get(here, set())
     wrong = [
-        f"{name(file)}:{line} imports {dotted}"
-        for line, dotted in imports(file)
-        if folder_named(dotted) not in {None, here} | MAY_IMPORT[here]
+        f"{name(file)}:{line} imports {dotted}" for line, dotted in imports(file) if folder_named(dotted) not in allowed
     ]
-    assert not wrong, f"{here} may import from {sorted(MAY_IMPORT[here]) or 'no other folder'}"
+    assert not wrong, f"{here} may import from {sorted(MAY_IMPORT.get(here, ())) or 'no folder'} and the base"
 
 
-def test_the_face_of_the_package_loads_ops_and_nn_only():
+def test_the_documentation_has_the_same_table():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)/` \|.*\| ([^|]*) \|$", page, re.MULTILINE)
+    documented = {folder: set(re.findall(r"\w+", what)) for folder, what in rows}
+    assert documented == MAY_IMPORT
+
+
+def literals(file: Path) -> Iterator[tuple[int, str]]:
+    """Line and value of every string of a file."""
+    for node in ast.walk(parse(file)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file) in GENERIC], ids=name)
+def test_no_task_is_known_by_name(file):
+    """Sentences of help and docstrings may give examples; a string that is a name, or an import, is a dependency."""
+    assert not [f"{name(file)}:{line} has {value!r}" for line, value in literals(file) if value.strip() in TASK_NAMES]
+    modules = tuple(f"quasirnn.tasks.{module}" for module in TASK_MODULES)
+    assert not [f"{name(file)}:{line} imports {dotted}" for line, dotted in imports(file) if dotted.startswith(modules)]
+
+
+def test_the_public_face_loads_ops_and_nn_only():
     face = SOURCE / "__init__.py"
-    loaded = {folder_named(dotted) for _, dotted in imports(face, at_import_time(parse(face)))} - {None}
+    loaded = {folder_named(dotted) for _, dotted in imports(face, at_import_time(parse(face)))} - {None, "base"}
     assert loaded <= {"ops", "nn"}
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if folder_of(file) == "cli"], ids=name)
 def test_commands_load_torch_only_when_they_run(file):
     for line, dotted in imports(file, at_import_time(parse(file))):
-        heavy = dotted.split(".")[0] in ("torch", "numpy") or folder_named(dotted) not in (None, "cli")
+        heavy = dotted.split(".")[0] in ("torch", "numpy") or folder_named(dotted) not in (None, "cli", "base")
         assert not heavy, f"{name(file)}:{line} imports {dotted}: help would wait for it"
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file) != "cli"], ids=name)
+@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file) not in ("cli", "tasks")], ids=name)
 def test_the_terminal_is_known_to_commands_only(file):
+    """Those of cli/, and those that a task brings along."""
     assert not [dotted for _, dotted in imports(file) if dotted.split(".")[0] in ("typer", "rich")]
 
 

@@ -16,7 +16,17 @@ FACE = ["QRNN", "QRNNLayer", "f_pool", "fo_pool", "fused_pool", "ifo_pool", "lin
 PACKAGES = {
     "quasirnn": FACE,
     "quasirnn.nn": ["QRNN", "LayerGates", "LayerState", "QRNNLayer", "QRNNLayerOutput"],
-    "quasirnn.ops": ["LayerOutput", "f_pool", "fo_pool", "fused_pool", "ifo_pool", "linear_recurrence", "qrnn_layer"],
+    "quasirnn.ops": [
+        "LayerGates",
+        "LayerOutput",
+        "LayerState",
+        "f_pool",
+        "fo_pool",
+        "fused_pool",
+        "ifo_pool",
+        "linear_recurrence",
+        "qrnn_layer",
+    ],
 }
 
 
@@ -45,11 +55,12 @@ def test_signature_continues_that_of_an_lstm():
         "zoneout": 0.0,
         "dense": False,
         "causal": True,
+        "proj_size": 0,
         "device": None,
         "dtype": None,
     }
     forward = inspect.signature(quasirnn.QRNN.forward).parameters
-    assert list(forward) == ["self", "x", "state", "lengths"]
+    assert list(forward) == ["self", "input", "hx", "lengths"]
     assert forward["lengths"].kind is inspect.Parameter.KEYWORD_ONLY
 
 

@@ -82,7 +82,8 @@ def mistakes(error: ValidationError, cls: type[BaseModel]) -> list[str]:
     told = [no_such_key(key, cls.model_fields) for key in unknown[:3]]
     if len(unknown) > 3:
         told.append(f"{len(unknown) - 3} more keys that are not known")
-    return told + [lines[key] for key in cls.model_fields if key in lines]
+    # In the order of the record; a field that has another name in the file comes last.
+    return told + [lines[key] for key in [*cls.model_fields, *(lines.keys() - cls.model_fields.keys())] if key in lines]
 
 
 # pydantic's names of broken bounds: the words for each, and where the bound stands.

@@ -140,8 +140,8 @@ class Page:
 
     def text(self, selector: str) -> str:
         """As it is rendered; empty for what is hidden."""
-        found = "const element = document.querySelector(arguments[0])"
-        return self.script(f"{found}; return element.checkVisibility() ? element.innerText : ''", selector)
+        element = "const element = document.querySelector(arguments[0])"
+        return self.script(f"{element}; return element.checkVisibility() ? element.innerText : ''", selector)
 
     def count(self, selector: str) -> int:
         return self.script("return document.querySelectorAll(arguments[0]).length", selector)

@@ -46,11 +46,11 @@ class Server:
         with open(self._output, "wb") as file:
             self.process = subprocess.Popen(command, stdout=file, stderr=file, env=ENVIRONMENT)
         limit = time.monotonic() + 120
-        while not (found := re.search(r"serving http://127\.0\.0\.1:(\d+)", self._output.read_text())):
+        while not (address := re.search(r"serving http://127\.0\.0\.1:(\d+)", self._output.read_text())):
             assert self.process.poll() is None, f"it ended: {self._output.read_text()}"
             assert time.monotonic() < limit, f"it does not start: {self._output.read_text()}"
             time.sleep(0.02)
-        self.port = int(found[1])
+        self.port = int(address[1])
 
     @property
     def url(self) -> str:

@@ -272,7 +272,7 @@ WRONG = {
         "sample=-1": "sample: must be at least 0, got -1",
         "kernel_size=6,2,2": "kernel_size: 3 widths for num_layers=2; give one per layer, or one for all",
     },
-    "langage-model": {"": "'langage-model': no such task; did you mean language-model?; there is sentiment, "},
+    "langage-model": {"": "'langage-model': no such task; there is sentiment, language-model, translation; did you mean language-model?"},
 }
 
 

@@ -240,7 +240,11 @@ def test_evaluate_a_file_of_columns(qrnn, tmp_path):
         ({"test.de": b"c\n", "test.en": b"\n"}, [], "/test.de: all of its 1 pairs have an empty side"),
         ({"test.de": b"", "test.en": b""}, [], "/test.de:1: no pairs in it. Was it copied whole?"),
         ({"test.de": b"\xff\n", "test.en": b"a\n"}, [], "/test.de:1: byte 1 of the line (0xff) is not UTF-8."),
-        ({"test.tsv": b"c\n"}, [], "/test.tsv:1: expected 2 columns, source and target, got 1. Is a tab missing?"),
+        (
+            {"test.tsv": b"c\n"},
+            [],
+            "/test.tsv:1: expected 2 columns, source and target, got 1. Is a tab missing, or a text?",
+        ),
         ({"test.tsv": b"c\tdo\n"}, ["--split", "mine"], " has no split 'mine': neither train, valid or test nor the "),
         ({"test.tsv": b"c\tdo\n"}, ["--alpha", "nan"], "Invalid value for '--alpha'"),
         ({"test.tsv": b"c\tdo\n"}, ["--alpha", "1e6"], "Invalid value for '--alpha'"),

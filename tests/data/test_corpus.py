@@ -219,12 +219,12 @@ def test_rows_are_checked_those_of_train_first(write):
         (PAIRED, {"test.de": "\n", "test.en": "a\n"}, ["test"], r"test\.de: all of its 1 pairs have an empty side$"),
         (LABELLED, {"train.tsv": "a\tx\nb\ty\na\tx\n"}, ["train"],
          r": 3 texts, 2 of them different, are too few to hold valid and test out\. .*: valid\.tsv and test\.tsv$"),
-        (PAIRED, {"train.tsv": "a\tb\nc\td\n"}, ["train"], "2 pairs, 2 of them different, are too few to hold valid and"),
-        (RUNNING, {"train.txt": "a b\n"}, ["train"], r"train\.txt: a text of 4 characters is too short to hold valid and "
-         r"test out of it; at least 40 are needed\. .*: valid\.txt and test\.txt$"),
+        (PAIRED, {"train.tsv": "a\tb\nc\td\n"}, ["train"], "2 pairs, 2 of them different, are too few to hold"),
+        (RUNNING, {"train.txt": "a b\n"}, ["train"], r"train\.txt: a text of 4 characters is too short to hold valid "
+         r"and test out of it; at least 40 are needed\. .*: valid\.txt and test\.txt$"),
         (RUNNING, {"test.txt": "a"}, ["train"],
          r"has no training part; it holds test\.txt; say which is which: train=STEM valid=STEM test=STEM$"),
-        (LABELLED, {"one.tsv": "a\tb\n", "two.tsv": "a\tb\n"}, ["test"], r"no training part; it holds one\.tsv, two\.tsv"),
+        (LABELLED, {"one.tsv": "a\tb\n", "two.tsv": "a\tb\n"}, ["test"], r"no training part; it holds one\.tsv, two"),
         (LABELLED, {"train.tsv": "a\tb\n"}, ["hard"],
          r"has no split 'hard': neither train, valid or test nor the name of a file; it holds train\.tsv$"),
     ],
@@ -296,8 +296,8 @@ def test_a_known_corpus_has_the_published_counts(write, small_counts, columns, f
     [
         (RUNNING, PTB, "ptb.train.txt", "not ptb as published, whose train has 2 lines, 7 tokens, 3 distinct; this one "
          "has 1 lines, 4 tokens, 3 distinct. Was it cut short?"),
-        (LABELLED, IMDB, "imdb.test.tsv", "not imdb as published, whose test has 20 texts (neg 10, pos 10), 20 distinct; "
-         "this one has 19 texts (neg 10, pos 9), 19 distinct. Was it cut short?"),
+        (LABELLED, IMDB, "imdb.test.tsv", "not imdb as published, whose test has 20 texts (neg 10, pos 10), 20 "
+         "distinct; this one has 19 texts (neg 10, pos 9), 19 distinct. Was it cut short?"),
     ],
 )  # fmt: skip
 def test_a_copy_with_other_counts_is_told_in_one_line(write, small_counts, columns, files, name, line):

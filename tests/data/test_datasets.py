@@ -100,7 +100,8 @@ def test_repeated_texts_are_counted(write):
 @pytest.mark.parametrize(
     ("part", "rows", "message"),
     [
-        ("test", [("pos", "x"), ("Pos", "y")], r"test\.tsv:2: the label 'Pos' is not one of those in training: neg, pos$"),
+        ("test", [("pos", "x"), ("Pos", "y")],
+         r"test\.tsv:2: the label 'Pos' is not one of those in training: neg, pos$"),
         ("valid", [("good", "x")], r"valid\.tsv:1: the label 'good' is not one of those in training: neg, pos$"),
         ("test", [("pos", "<br />")], r"test\.tsv:1: the text is empty; it has the label 'pos'\. Leave the row out\?$"),
         ("train", [("pos", "x"), ("pos", "y")],

@@ -103,7 +103,8 @@ def test_public_layouts(make, columns, folder, names, parts, known):
 @pytest.mark.parametrize(
     ("columns", "names", "stems", "parts"),
     [
-        (RUNNING, ["a.txt", "b.txt", "c.tokens", "d"], {"train": "a", "valid": "c", "test": "d"}, ["a.txt", "c.tokens", "d"]),
+        (RUNNING, ["a.txt", "b.txt", "c.tokens", "d"], {"train": "a", "valid": "c", "test": "d"},
+         ["a.txt", "c.tokens", "d"]),
         (RUNNING, ["train.txt", "valid.txt", "valid2.txt"], {"valid": "valid2"}, ["train.txt", "valid2.txt"]),
         (RUNNING, ["train.txt", "valid.txt", "dev.txt"], {"valid": "dev"}, ["train.txt", "dev.txt"]),
         (LABELLED, ["first.tsv", "second.csv", "third/pos/1.txt", "train.tsv"],
@@ -160,10 +161,13 @@ def test_several_folders(make):
 @pytest.mark.parametrize(
     ("columns", "names", "stems", "message"),
     [
-        (RUNNING, ["ptb/ptb.train.txt", "wiki/train.txt"], {}, r"holds several corpora; give one of them: .*/ptb, .*/wiki$"),
-        (RUNNING, ["train.txt", "valid.txt", "dev.txt"], {}, r"holds dev\.txt, valid\.txt; say which it is: valid=dev\.txt or"),
+        (RUNNING, ["ptb/ptb.train.txt", "wiki/train.txt"], {},
+         r"holds several corpora; give one of them: .*/ptb, .*/wiki$"),
+        (RUNNING, ["train.txt", "valid.txt", "dev.txt"], {},
+         r"holds dev\.txt, valid\.txt; say which it is: valid=dev\.txt or"),
         (LABELLED, ["train.tsv", "train.csv"], {}, r"say which it is: train=train\.csv or train=train\.tsv"),
-        (PAIRED, ["train.*", "train.tsv"], {}, r"holds train, train\.tsv; say which it is: train=train or train=train\.tsv"),
+        (PAIRED, ["train.*", "train.tsv"], {},
+         r"holds train, train\.tsv; say which it is: train=train or train=train\.tsv"),
         (PAIRED, ["train.*", "train.*.xml"], {}, r"say which it is: train=train\.de or train=train\.de\.xml"),
         (PAIRED, ["train.*", "test_a.*", "test_b.*"], {}, r"say which it is: test=test_a or test=test_b"),
         (PAIRED, ["train.*", "tst_a.*", "tst_b.*"], {"test": "tst"}, r"say which it is: test=tst_a or test=tst_b"),
@@ -172,8 +176,8 @@ def test_several_folders(make):
         (RUNNING, ["a.pdf"], {}, r"has no text, such as train\.txt; it holds no \.txt, \.tokens, \.raw file$"),
         (LABELLED, ["train.txt"], {}, r"has no texts, such as train\.tsv; it holds no \.tsv, \.csv, \.jsonl file$"),
         (LABELLED, ["imdb.tar.xz"], {}, r"it holds imdb\.tar\.xz, to be unpacked first$"),
-        (PAIRED, ["train.de", "a.fr"], {}, r"has no pairs, such as train\.de and train\.en, or train\.tsv; it holds a\.fr, "
-         r"train\.de\. Other languages: source=LANGUAGE target=LANGUAGE$"),
+        (PAIRED, ["train.de", "a.fr"], {}, r"has no pairs, such as train\.de and train\.en, or train\.tsv; it holds "
+         r"a\.fr, train\.de\. Other languages: source=LANGUAGE target=LANGUAGE$"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_guessed(make, write, columns, names, stems, message):

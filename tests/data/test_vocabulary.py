@@ -68,7 +68,7 @@ def test_words_with_padding_and_without_line_ends():
     vocabulary = Vocabulary.from_text("good\ngood film", "word", {"padding": "<pad>", "unknown": "<unk>"})
     assert vocabulary.tokens == ("good", "film", "<pad>", "<unk>")
     assert vocabulary.encode("good\ngood film").tolist() == [0, 0, 1]
-    assert vocabulary.encode_tokens(["good", "plot"]).tolist() == [0, 3]
+    assert vocabulary.encode("good plot").tolist() == [0, 3]
     assert vocabulary.decode([0, 1, 2, 2]) == "good film"
 
 
@@ -247,7 +247,7 @@ RIGHT = [("format", int), ("lowercase", bool)]
     ("key", "value"), [(key, value) for key in FILE for value in VALUES if (key, type(value)) not in RIGHT]
 )
 def test_any_other_value_is_one_line_that_names_the_key(key, value):
-    with pytest.raises(ValueError, match=f'^here: "?{key}"?:? ') as caught:
+    with pytest.raises(ValueError, match=f'^here: (.*"{key}"|{key}: )') as caught:
         Vocabulary.from_json(json.dumps({**FILE, key: value}), "here")
     assert "\n" not in str(caught.value)
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from quasirnn.data import labelled_corpus
 from quasirnn.models.bag_of_words import BagOfWords, accuracy, fit, fit_best
+from quasirnn.tasks.sentiment import DEMO, TASK
 
 
 def texts(*lists):
@@ -57,7 +57,7 @@ def test_another_order():
 @pytest.mark.parametrize(("order", "bar"), [(1, 0.85), (2, 0.90)])
 def test_the_built_in_reviews_need_order(order, bar):
     """And no straw man: the best of several penalties on validation."""
-    splits = labelled_corpus.load().splits
-    train, valid, test = ((splits[name].ids, splits[name].labels) for name in ("train", "valid", "test"))
+    parts = TASK.dataset(DEMO.qrnn, (), ("train", "valid", "test")).parts
+    train, valid, test = ((part.ids, part.labels) for part in parts.values())
     model = fit_best(train, valid, classes=2, order=order)
     assert 0.55 < accuracy(model, *test) < bar

@@ -85,11 +85,13 @@ def test_streams_side_by_side_are_streams_alone(model):
         torch.testing.assert_close(model(alone)[0], together[:, number : number + 1], rtol=0, atol=1e-12)
 
 
-def test_dropout_and_zoneout_act_in_training_alone():
+def test_dropout_acts_in_training_alone_and_zoneout_at_random_there():
     tokens = text(20, 4)
     for arguments in ({"dropout": 0.5}, {"output_dropout": 0.5}, {"word_dropout": 0.5}, {"zoneout": 0.5}):
         model, plain = build(**arguments), build()
-        assert torch.equal(model(tokens)[0], plain(tokens)[0])
+        # In eval zoneout is its expectation: nothing is drawn, but the outputs are others.
+        assert torch.equal(model(tokens)[0], plain(tokens)[0]) == ("zoneout" not in arguments)
+        assert torch.equal(model(tokens)[0], model(tokens)[0])
         model.train()
         first, second = model(tokens)[0], model(tokens)[0]
         assert not torch.allclose(first, second)

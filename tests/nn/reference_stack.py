@@ -34,7 +34,7 @@ def run(
     contexts: list[Tensor | None] | None = None,
     lengths: Tensor | None = None,
 ) -> Result:
-    """The stack of a module's settings on given parameters; x is (T, B, D). Neither dropout nor zoneout."""
+    """The stack of a module's settings on given parameters; x is (T, B, D). As in eval: no dropout, zoneout's expectation."""
     directions = DIRECTIONS[: 2 if rnn.bidirectional else 1]
     h_n, new_cells, new_contexts = [], [], []
     for depth, k in enumerate(rnn.kernel_sizes):
@@ -53,6 +53,7 @@ def run(
                 None if cells is None else cells[n],
                 bias=parameters.get(f"layers.{n}.bias"),
                 pooling=rnn.pooling,
+                zoneout=rnn.zoneout,
                 reverse=reverse,
                 lengths=lengths,
             )

@@ -23,7 +23,7 @@ def test_characters_stand_apart(T, S, tmp_path, figures):
     # As large as on a page, however many there are.
     assert {text.get_fontsize() for text in figure.axes[0].get_yticklabels()} == {7.0}
     assert max(figure.get_size_inches()) < 25
-    assert {"A title", "attention weight", "source", "translation"} <= set(words(tmp_path / "a.svg"))
+    assert {"A title", "attention weight", "source", "target"} <= set(words(tmp_path / "a.svg"))
 
 
 def test_source_goes_across_and_target_down(tmp_path, figures):

@@ -114,12 +114,12 @@ def answer_on(connection: socket.socket) -> tuple[int, bytes]:
 
 def events(text: str) -> list[tuple[str, dict]]:
     """The names and data of a stream of events."""
-    found = []
+    parsed = []
     for block in text.split("\n\n")[:-1]:
         name, data = block.split("\n")
-        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+        parsed.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
     assert text.endswith("\n\n")
-    return found
+    return parsed
 
 
 class SlowLanguageModel:

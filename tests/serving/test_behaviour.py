@@ -218,8 +218,8 @@ def test_requests_that_are_run_together_are_answered_as_alone(models, monkeypatc
         with concurrent.futures.ThreadPoolExecutor(20) as threads:
             first = threads.submit(server.post, "/classify", {"texts": ["first"]})
             assert begun.wait(60)
-            found = [threads.submit(server.post, "/classify", {"texts": [text]}) for text in texts]
-            tunes_found = [threads.submit(server.post, "/translate", {"text": text, "beam": 2}) for text in tunes]
+            texts_together = [threads.submit(server.post, "/classify", {"texts": [text]}) for text in texts]
+            tunes_together = [threads.submit(server.post, "/translate", {"text": text, "beam": 2}) for text in tunes]
             # A blank one among them is told so; nobody else notices.
             blank = threads.submit(server.post, "/classify", {"texts": [" "]})
             server.wait_until(queued=10)
@@ -228,10 +228,10 @@ def test_requests_that_are_run_together_are_answered_as_alone(models, monkeypatc
             assert blank.result(60).status_code == 422
         # Classifications are 6 at once; "c d e" and "e d c" have 5 characters, the others 7: about the same.
         assert sorted(sizes) == [1, 4, 6]
-        for answer, expected in zip(found, alone, strict=True):
+        for answer, expected in zip(texts_together, alone, strict=True):
             (told,), (wanted,) = answer.result().json()["results"], expected
             assert told["probabilities"] == pytest.approx(wanted["probabilities"], abs=1e-5)
-        for answer, expected in zip(tunes_found, tunes_alone, strict=True):
+        for answer, expected in zip(tunes_together, tunes_alone, strict=True):
             (told,), (wanted,) = answer.result().json()["translations"], expected
             assert told["text"] == wanted["text"]
             assert told["score"] == pytest.approx(wanted["score"], rel=1e-4)

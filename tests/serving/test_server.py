@@ -7,11 +7,13 @@ import sys
 
 import pytest
 import torch
+import uvicorn
 
 from quasirnn.serving import limits
+from quasirnn.serving.connection import Connection
 from quasirnn.serving.log import RateLimitFilter
 from quasirnn.serving.page import read_page
-from quasirnn.serving.server import address_of, allowed_hosts, is_loopback, listen, share_cores
+from quasirnn.serving.server import _connection_options, address_of, allowed_hosts, is_loopback, listen, share_cores
 from serving.servers import events, serving, wait_for
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -92,20 +94,31 @@ def test_guarantee_server_lets_so_many_connections_in_and_no_more(models, monkey
         others.pop().close()
 
 
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [("0.39.9", False), ("0.40.0", True), ("0.54.7", True), ("0.55.0", False), ("1.0.0rc1", False)],
+)
+def test_uvicorns_whose_private_parts_are_known(version, known):
+    assert (_connection_options(version)["http"] == "h11") is not known
+
+
+def test_the_uvicorn_of_the_tests_is_known():
+    assert _connection_options(uvicorn.__version__)["http"] is Connection
+
+
 def test_a_uvicorn_that_is_not_known_serves_without_private_parts(models, monkeypatch, caplog):
     """Its own connections then: slow clients can stay, but everything is answered, and so many are let in."""
     monkeypatch.setattr("quasirnn.serving.server.KNOWN_UVICORNS", ("0.1", "0.2"))
     monkeypatch.setitem(sys.modules, "quasirnn.serving.connection", None)  # an import of it fails
     monkeypatch.setattr(limits, "CONNECTIONS", 3)
     with serving(*models.loaded) as running:
-        assert "is not known (but 0.1, 0.2 are)" in caplog.text
+        assert "is not known, but 0.1 to 0.2: clients" in caplog.text
         assert running.post("/classify", {"texts": ["a film"]}).status_code == 200
         assert events(running.post("/generate", {"length": 3, "seed": 1}).text)[-1][0] == "end"
         assert running.post("/classify", b" " * (limits.BODY_BYTES + 1)).status_code == 413
         with running.raw(b"this is no HTTP\r\n\r\n") as asked:
             assert asked.recv(100).startswith(b"HTTP/1.1 400")
-        wait_for(lambda: len(running.server.server_state.connections) == 1)
-        others = [running.raw() for _ in range(2)]
+        others = [running.raw() for _ in range(3)]
         wait_for(lambda: all(running.is_connected(each) for each in others))
         with running.raw(LIVE) as refused:
             assert refused.recv(100).startswith(b"HTTP/1.1 503")

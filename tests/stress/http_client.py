@@ -58,10 +58,10 @@ async def get(port: int, path: str) -> Any:
 
 
 def parse(received: bytes, seconds: float, ended: float, trouble: str = "") -> Answer:
-    head, found, body = received.partition(b"\r\n\r\n")
+    head, separator, body = received.partition(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
-    if not found or len(words) < 2 or not words[1].isdigit():
+    if not separator or len(words) < 2 or not words[1].isdigit():
         return Answer(0, seconds, ended, {}, received, trouble or "closed without an answer")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
     length = headers.get("content-length")

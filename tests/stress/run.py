@@ -57,10 +57,10 @@ def main() -> None:
     about = machine.describe("cpu")
     with tempfile.TemporaryDirectory() as folder:
         runs = arguments.run or train_runs(Path(folder))
-        found, broken = asyncio.run(stress(runs, plan))
-    found["machine"] = machine.finished(about)
+        figures, broken = asyncio.run(stress(runs, plan))
+    figures["machine"] = machine.finished(about)
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     for promise in broken:
         print(f"BROKEN: {promise}")
     print("all promises kept" if not broken else f"{len(broken)} promises broken")
@@ -81,26 +81,26 @@ def train_runs(folder: Path) -> list[Path]:
 async def stress(runs: list[Path], plan: Plan) -> tuple[dict[str, Any], list[str]]:
     tasks = sorted({open_run(run).task() for run in runs})
     asks = requests(tasks, seed=1)
-    found: dict[str, Any] = {"plan": asdict(plan), "tasks": tasks, "queue": QUEUE}
+    figures: dict[str, Any] = {"plan": asdict(plan), "tasks": tasks, "queue": QUEUE}
     broken: list[str] = []
     with ServerProcess(runs, "--queue", str(QUEUE)) as server:
-        await loads(server, asks, plan, found, broken)
-        await disconnects(server, asks, plan, found, broken)
-        await strange_requests(server, asks, plan, found, broken)
-        await ending(server, asks, plan, found, broken)
-    return found, broken
+        await loads(server, asks, plan, figures, broken)
+        await disconnects(server, asks, plan, figures, broken)
+        await strange_requests(server, asks, plan, figures, broken)
+        await ending(server, asks, plan, figures, broken)
+    return figures, broken
 
 
 async def loads(
-    server: ServerProcess, asks: Iterator[Ask], plan: Plan, found: dict[str, Any], broken: list[str]
+    server: ServerProcess, asks: Iterator[Ask], plan: Plan, figures: dict[str, Any], broken: list[str]
 ) -> None:
     await capacity(server, asks, plan.warm_up, clients=4)
     can = await capacity(server, asks, plan.seconds / 2, clients=QUEUE)
-    found["capacity"] = can
+    figures["capacity"] = can
     print(f"capacity, {QUEUE} clients that wait for their answers: {can:.1f} requests/s", flush=True)
     for factor in (0.5, 2.0):
         load = await open_loop(server, asks, factor * can, plan.seconds)
-        found[f"load_{factor:g}"] = asdict(load)
+        figures[f"load_{factor:g}"] = asdict(load)
         show_load(factor, load, can)
         if strangers := set(load.statuses) - {200, 503}:
             broken.append(f"at {factor:g} times the capacity: statuses {sorted(strangers)}")
@@ -108,7 +108,7 @@ async def loads(
             broken.append("a refusal without Retry-After")
     if (idle := await seconds_until_idle(server)) is None:
         broken.append("something is active after the load")
-    found["idle_after_load"] = idle
+    figures["idle_after_load"] = idle
 
 
 def show_load(factor: float, load: LoadFigures, can: float) -> None:
@@ -127,11 +127,11 @@ def show_load(factor: float, load: LoadFigures, can: float) -> None:
 
 
 async def disconnects(
-    server: ServerProcess, asks: Iterator[Ask], plan: Plan, found: dict[str, Any], broken: list[str]
+    server: ServerProcess, asks: Iterator[Ask], plan: Plan, figures: dict[str, Any], broken: list[str]
 ) -> None:
     await leave_at_random(server, asks, plan.disconnects)
     idle = await seconds_until_idle(server)
-    found["idle_after_disconnects"] = idle
+    figures["idle_after_disconnects"] = idle
     if idle is None or not server.is_alive():
         broken.append(f"after {plan.disconnects} disconnects something is still active")
     else:
@@ -139,12 +139,12 @@ async def disconnects(
 
 
 async def strange_requests(
-    server: ServerProcess, asks: Iterator[Ask], plan: Plan, found: dict[str, Any], broken: list[str]
+    server: ServerProcess, asks: Iterator[Ask], plan: Plan, figures: dict[str, Any], broken: list[str]
 ) -> None:
     before = server.memory()
     statuses, faults = await send(server, mutants(asks, seed=1), plan.mutants)
-    found["mutants"] = {str(status): count for status, count in sorted(statuses.items())}
-    found["mutants_memory"] = [before, server.memory()]
+    figures["mutants"] = {str(status): count for status, count in sorted(statuses.items())}
+    figures["mutants_memory"] = [before, server.memory()]
     broken += faults
     if not server.is_alive():
         broken.append("the server has died of a mutated request")
@@ -156,10 +156,10 @@ async def strange_requests(
 
 
 async def ending(
-    server: ServerProcess, asks: Iterator[Ask], plan: Plan, found: dict[str, Any], broken: list[str]
+    server: ServerProcess, asks: Iterator[Ask], plan: Plan, figures: dict[str, Any], broken: list[str]
 ) -> None:
     end = await end_under_load(server, asks, plan.clients)
-    found["ending"] = asdict(end)
+    figures["ending"] = asdict(end)
     if end.statuses.keys() - {200} or end.exit_code != 0:
         broken.append(f"SIGTERM under load: statuses {end.statuses}, exit code {end.exit_code}, {end.troubles}")
     if "Traceback" in end.said:

@@ -26,11 +26,11 @@ class ServerProcess:
         # Into a file: a pipe that nobody reads would stop it when it is full.
         self._log = tempfile.NamedTemporaryFile("w+", suffix=".log")
         self._process = subprocess.Popen(self._command, stderr=self._log)
-        while (found := re.search(r"http://127\.0\.0\.1:(\d+)", self.said())) is None:
+        while (address := re.search(r"http://127\.0\.0\.1:(\d+)", self.said())) is None:
             if not self.is_alive():
                 raise RuntimeError(f"the server did not start: {self.said()}")
             time.sleep(0.05)
-        self.port = int(found[1])
+        self.port = int(address[1])
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -23,14 +23,14 @@ def test_guarantee_the_server_holds_under_load_disconnects_mutants_and_sigterm(t
     train_language_model(tmp_path / "language-model", write_texts(tmp_path / "texts"), "level=character")
     train_translation(tmp_path / "translation", write_paired(tmp_path / "pairs"), "epochs=1")
     runs = [tmp_path / task for task in ("sentiment", "language-model", "translation")]
-    found, broken = asyncio.run(stress(runs, PLAN))
+    results, broken = asyncio.run(stress(runs, PLAN))
     assert broken == []
-    assert found["tasks"] == ["language-model", "sentiment", "translation"]
-    assert found["idle_after_load"] is not None
-    assert found["idle_after_disconnects"] is not None
-    assert sum(found["mutants"].values()) == PLAN.mutants
-    assert found["mutants"].keys() >= {"400", "422"}
-    assert (found["ending"]["statuses"], found["ending"]["exit_code"]) == ({200: PLAN.clients}, 0)
+    assert results["tasks"] == ["language-model", "sentiment", "translation"]
+    assert results["idle_after_load"] is not None
+    assert results["idle_after_disconnects"] is not None
+    assert sum(results["mutants"].values()) == PLAN.mutants
+    assert results["mutants"].keys() >= {"400", "422"}
+    assert (results["ending"]["statuses"], results["ending"]["exit_code"]) == ({200: PLAN.clients}, 0)
 
 
 def test_an_answer_that_is_cut_off_is_none():

@@ -142,6 +142,22 @@ def test_guarantee_bad_numbers_stop_at_a_gradient_that_is_not_finite(tmp_path):
     assert learner.model.w.item() == pytest.approx(0.9)
 
 
+@pytest.mark.parametrize(
+    ("batches", "intact"),
+    [([1e38], "no checkpoint was written yet"), ([0.0, 1e38, 0.0], "the checkpoint of step 1 is intact")],
+    ids=["before a validation", "before a checkpoint"],
+)
+def test_guarantee_bad_numbers_stop_before_weights_that_overflowed_are_used(tmp_path, batches, intact):
+    """Loss and gradient of the last step are finite; times the learning rate they are too large for the weights."""
+    learner = Plain([[number] for number in batches])
+    learner.validate = lambda model, tick: pytest.fail("validated")
+    with pytest.raises(
+        BadLoss, match=r"^step \d, epoch 1: the weights are no longer finite .* not saved and .*" + intact
+    ):
+        train(learner, sgd(learner.model, 10.0), Plan(epochs=1, checkpoint_every=1), tmp_path)
+    assert events(tmp_path, "stop")[-1]["reason"] == "the weights are not finite"
+
+
 def test_it_stops_early_and_keeps_the_best(tmp_path):
     learner = TinyLearner(tmp_path, figures=[3.0, 2.0, 2.5, 2.0, 1.0])
     outcome = run(tmp_path, learner=learner, plan=Plan(**PLAN | {"epochs": 9, "patience": 2}))

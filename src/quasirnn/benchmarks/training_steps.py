@@ -112,8 +112,8 @@ def multiply_adds(model: nn.Module) -> dict[str, int]:
 
     Every weight matrix is multiplied by one vector, so its size is the count. Embeddings are looked up and not
     multiplied, unless another module shares them; so are the precomputed embedding projections of a translator, which
-    are made once per batch (see `embedding_projection`). Biases and element-wise operations are left out. With gradients a step
-    has three times as many.
+    are made once per batch (see `embedding_projection`). Biases and element-wise operations are left out. With gradients
+    a step has three times as many.
     """
     multiplied = {
         parameter

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn.modules import module
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from quasirnn.nn.layout import State
 from quasirnn.ops.autograd import transforming
@@ -34,7 +34,7 @@ def fused_forward(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | Non
     if C is None or is_grad_enabled() or is_compiling() or transforming() or autocast_active() or is_tracing():
         return None
     # The dictionaries that torch's own register_module_forward_hook fills: the layers have to be called one by one.
-    if module._global_forward_hooks or module._global_forward_pre_hooks:
+    if _global_forward_hooks or _global_forward_pre_hooks:
         return None
     if type(x) is not Tensor or x.dim() != 3 or x.is_meta or (rnn.training and rnn.dropout):
         return None

@@ -138,5 +138,5 @@ _stack = torch.ops.quasirnn.stack.default
 def stack(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The operator of that name; its inputs must not need a gradient."""
     backends.warn_if_plain(inputs[0].device)
-    output, h_n, c_n = _stack(*inputs)
-    return output, h_n, c_n
+    outputs: tuple[Tensor, Tensor, Tensor] = _stack(*inputs)
+    return outputs

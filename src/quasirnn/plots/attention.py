@@ -50,7 +50,7 @@ def attention_weights(
         panel.tick_params(length=0, pad=2, labelsize=FONT)
         panel.spines[:].set(visible=True, color="#bbbbbb", linewidth=0.6)
         panel.set_xlabel("source", fontsize=FONT, color=GREY)
-        panel.set_ylabel("translation", fontsize=FONT, color=GREY)
+        panel.set_ylabel("target", fontsize=FONT, color=GREY)
         # Pale lines at the spaces of a text in characters make words easy to find.
         guide: dict[str, Any] = {"color": "#4c72b0", "linewidth": 0.4, "alpha": 0.35}
         for place in (place for place, token in enumerate(source) if token == " "):

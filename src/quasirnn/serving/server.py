@@ -24,8 +24,8 @@ from quasirnn.training.signals import StopSignals
 
 logger = logging.getLogger("quasirnn.serving")
 
-# Those with which `connection.py` was tested: it uses private parts, which may change without notice.
-KNOWN_UVICORNS = ("0.54",)
+# The first and the last with which `connection.py` was tested: it uses private parts, which may change without notice.
+KNOWN_UVICORNS = ("0.40", "0.54")
 # How long a working thread may keep the interpreter while the event loop waits for it. A request has the loop wait some
 # ten times: with the 5 ms that Python has by itself refusals under load come late.
 SWITCH_SECONDS = 0.001
@@ -107,16 +107,22 @@ def make_server(app: ASGIApp, work: Work, signals: StopSignals, announce: Callab
 
 def _connection_options(version: str) -> dict[str, Any]:
     """How uvicorn is to treat connections: as `connection.py` does, if it knows this version's private parts."""
-    if version.rpartition(".")[0] in KNOWN_UVICORNS:
+    first, last = map(_release, KNOWN_UVICORNS)
+    if first <= _release(version) <= last:
         from quasirnn.serving.connection import Connection
 
         return {"http": Connection}
     logger.warning(
-        "uvicorn %s is not known (but %s are): clients that are too slow are not disconnected.",
+        "uvicorn %s is not known, but %s to %s: clients that are too slow are not disconnected.",
         version,
-        ", ".join(KNOWN_UVICORNS),
+        *KNOWN_UVICORNS,
     )
     return {"http": "h11", "limit_concurrency": limits.CONNECTIONS}
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers."""
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 class Server(uvicorn.Server):

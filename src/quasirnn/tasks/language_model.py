@@ -297,14 +297,8 @@ class LanguageModelTask(Task[LanguageModelSettings]):
         torch.manual_seed(settings.seed)
         model = LanguageModel(
             len(data.vocabulary),
-            hidden_size=settings.hidden_size,
-            num_layers=settings.num_layers,
+            **settings.layers,
             embedding_size=settings.embedding_size,
-            cell=settings.cell,
-            kernel_size=settings.kernel_size,
-            pooling=settings.pooling,
-            zoneout=settings.zoneout,
-            dropout=settings.dropout,
             output_dropout=settings.output_dropout,
             gate_bias=settings.gate_bias,
             tied=settings.tied,

@@ -31,7 +31,7 @@ def find_task(name: str) -> Task[Any]:
     tasks = all_tasks()
     if name not in tasks:
         named = name if name.isidentifier() else shown(name)
-        raise RunError(f"{named}: no such task{did_you_mean(name, tasks)}; there is {', '.join(tasks)}.")
+        raise RunError(f"{named}: no such task; there is {', '.join(tasks)}{did_you_mean(name, tasks) or '.'}")
     return tasks[name]
 
 

@@ -355,14 +355,8 @@ class SentimentTask(Task[SentimentSettings]):
         model = SequenceClassifier(
             len(data.vocabulary),
             len(data.facts["classes"]),
-            hidden_size=settings.hidden_size,
-            num_layers=settings.num_layers,
+            **settings.layers,
             embedding_size=size if vectors is None else vectors.shape[1],
-            cell=settings.cell,
-            kernel_size=settings.kernel_size,
-            pooling=settings.pooling,
-            zoneout=settings.zoneout,
-            dropout=settings.dropout,
             dense=settings.dense,
             padding=data.vocabulary.special("padding"),
             readout=settings.readout,
@@ -987,9 +981,13 @@ def answer_stream(pipeline: SentimentPipeline, requests: list[StreamRequest], st
     states = pipeline.client_states
     reader = pipeline.reader(None if request.state is None else states.unpack(request.state))
     words: list[WordRead] = []
-    for piece in reader.read_in_pieces(request.text, WORDS_AT_ONCE):
-        words += piece
-        step()
+    try:
+        for piece in reader.read_in_pieces(request.text, WORDS_AT_ONCE):
+            words += piece
+            step()
+    except ValueError:
+        # A forged one, with numbers where this model's states have none.
+        return [InvalidField("state", "is not one that this model gave; begin anew with null.")]
     if not all(math.isfinite(word.so_far.probability) for word in words):
         return [InvalidField("state", "leads to numbers that are not finite; begin anew with null.")]
     now = reader.reading

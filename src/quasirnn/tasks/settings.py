@@ -142,6 +142,12 @@ class TaskSettings(Schema):
         return {name for name, info in cls.model_fields.items() if cell not in _extra(info)["cells"]}
 
     @property
+    def layers(self) -> dict[str, Any]:
+        """The recurrent layers, as every model's constructor takes them."""
+        names = ("hidden_size", "num_layers", "cell", "kernel_size", "pooling", "zoneout", "dropout")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def stems(self) -> dict[str, str | None]:
         """The parts of the data that the user has named: names in the folders of the training, and in no others."""
         return {"train": self.train, "valid": self.valid, "test": self.test}

@@ -196,9 +196,9 @@ class Task(ABC, Generic[S]):
             return "demo"
         if any(override.partition("=")[0] in self.data_keys for override in overrides):
             return "fast"
-        columns = self.columns(self.presets["fast"].qrnn)
-        known = [location.known for location in sources.find(data, columns, {})]
-        return "paper" if known == [self.paper_corpus] else "fast"
+        locations = sources.find(data, self.columns(self.presets["fast"].qrnn), {})
+        known = [location.known for location in locations]
+        return "paper" if known == [self.paper_corpus] and self.paper_corpus else "fast"
 
 
 def note_unknown(split: str, summary: dict[str, Any], vocabulary: Vocabulary, notes: list[str]) -> None:

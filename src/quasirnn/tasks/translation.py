@@ -343,14 +343,8 @@ class TranslationTask(Task[TranslationSettings]):
         special: dict[str, Any] = {role: data.vocabulary.special(role) for role in ("padding", "start", "end")}
         return Translator(
             len(data.vocabulary),
-            hidden_size=settings.hidden_size,
-            num_layers=settings.num_layers,
+            **settings.layers,
             embedding_size=settings.embedding_size,
-            cell=settings.cell,
-            kernel_size=settings.kernel_size,
-            pooling=settings.pooling,
-            zoneout=settings.zoneout,
-            dropout=settings.dropout,
             **special,
         )
 

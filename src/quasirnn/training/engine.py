@@ -82,8 +82,17 @@ def train(
     check_supported(optimizer)
     if world is None:
         with World() as world:
-            options = {"schedule": schedule, "world": world, "resume": resume, "observer": observer, "lock": lock}
-            return train(learner, optimizer, plan, folder, **options)
+            return train(
+                learner,
+                optimizer,
+                plan,
+                folder,
+                schedule=schedule,
+                world=world,
+                resume=resume,
+                observer=observer,
+                lock=lock,
+            )
     run = _Run(learner, optimizer, plan, Path(folder), schedule or constant(), world, observer or Observer())
     with StopSignals() as signals, _locked(Path(folder), world, lock) as run.lock:
         try:
@@ -239,15 +248,28 @@ class _Run:
 
     def _bad_loss(self, error: NotFinite) -> BadLoss:
         self.run_log.record("stop", self.state, reason=str(error))
-        last = self.checkpoints.last_step
-        intact = "no checkpoint was written yet" if last is None else f"the checkpoint of step {last} is intact"
         return BadLoss(
             f"step {self.state.step + 1}, epoch {self.state.epoch + 1}: {error}; the weights were not updated and "
-            f"{intact}. Try a smaller learning rate or stronger clipping, or resume from the last checkpoint"
+            f"{self._advice()}"
         )
+
+    def _check_weights(self) -> None:
+        """Before anything is made of them: an update can overflow although its loss and gradient were finite."""
+        if not all(parameter.isfinite().all() for parameter in self.model.parameters()):
+            self.run_log.record("stop", self.state, reason="the weights are not finite")
+            raise BadLoss(
+                f"step {self.state.step}, epoch {self.state.epoch_number}: the weights are no longer finite numbers; "
+                f"they were not saved and {self._advice()}"
+            )
+
+    def _advice(self) -> str:
+        last = self.checkpoints.last_step
+        intact = "no checkpoint was written yet" if last is None else f"the checkpoint of step {last} is intact"
+        return f"{intact}. Try a smaller learning rate or stronger clipping, or resume from the last checkpoint"
 
     def _validate(self) -> bool:
         """Validate on the first process and share the result; False if a signal ended it."""
+        self._check_weights()
         state = self.state
         value, signal, error = 0.0, 0, None
         if self.world.is_first:
@@ -304,6 +326,7 @@ class _Run:
     def _save(self) -> None:
         if not self.changed:
             return
+        self._check_weights()
         self._check_folder()
         self.run_log.sync()
         self._raise_log_failure()

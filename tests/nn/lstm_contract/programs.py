@@ -1,4 +1,4 @@
-"""Modules as people write them around `nn.LSTM`, one of each family of use. `cell` is the class: the only thing changed."""
+"""Modules as people write them around `nn.LSTM`, one of each family of use. `cell` is the class, all that changes."""
 
 import torch
 from torch import Tensor, nn
