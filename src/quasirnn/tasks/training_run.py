@@ -16,6 +16,7 @@ from torch import nn
 from quasirnn.errors import RunError, shown
 from quasirnn.tasks import run_folder
 from quasirnn.tasks.curves import draw_curves_of
+from quasirnn.tasks.registry import task_of
 from quasirnn.tasks.run_folder import Run, Training
 from quasirnn.tasks.settings import TaskSettings, apply_overrides
 from quasirnn.tasks.task import Prepared, Task
