@@ -273,7 +273,7 @@ WRONG = {
         "kernel_size=6,2,2": "kernel_size: 3 widths for num_layers=2; give one per layer, or one for all",
     },
     "langage-model": {
-        "": "'langage-model': no such task; there is sentiment, language-model, translation; did you mean language-model?"
+        "": "no such task; there is sentiment, language-model, translation; did you mean language-model?"
     },
 }
 

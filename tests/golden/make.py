@@ -1,8 +1,8 @@
 """Make the golden values anew with the sources that are installed: PYTHONPATH=tests python -m golden.make
 
 All that is compared is replaced: values.json, answers.json, weights/ and runs/. See README.md for when that is right.
-With --figures, for a deliberate change of what a trained model computes in eval: run folders, weights of checkpoints, corpora
-and vocabularies stay and must be met, and only figures and answers are replaced.
+With --figures, for a deliberate change of what a trained model computes in eval: run folders, weights of checkpoints,
+corpora and vocabularies stay and must be met, and only figures and answers are replaced.
 """
 
 import contextlib

@@ -34,7 +34,7 @@ def run(
     contexts: list[Tensor | None] | None = None,
     lengths: Tensor | None = None,
 ) -> Result:
-    """The stack of a module's settings on given parameters; x is (T, B, D). As in eval: no dropout, zoneout's expectation."""
+    """The stack of a module's settings on given parameters, as in eval: zoneout's expectation; x is (T, B, D)."""
     directions = DIRECTIONS[: 2 if rnn.bidirectional else 1]
     h_n, new_cells, new_contexts = [], [], []
     for depth, k in enumerate(rnn.kernel_sizes):

@@ -111,9 +111,9 @@ def multiply_adds(model: nn.Module) -> dict[str, int]:
     """Multiplications with weights in one time step, forward: of the recurrent layers, and of the whole model.
 
     Every weight matrix is multiplied by one vector, so its size is the count. Embeddings are looked up and not
-    multiplied, unless another module shares them; so are the precomputed embedding projections of a translator, which
-    are made once per batch (see `embedding_projection`). Biases and element-wise operations are left out. With gradients
-    a step has three times as many.
+    multiplied, unless another module shares them; so are a translator's precomputed embedding projections, made once a
+    batch (see `embedding_projection`). Biases and element-wise operations are left out. With gradients a step has three
+    times as many.
     """
     multiplied = {
         parameter

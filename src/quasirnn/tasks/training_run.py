@@ -55,8 +55,6 @@ def configure(task: Task[Any], request: Request) -> tuple[Training[Any], Run | N
     Raises:
         SettingsError, RunError: everything that is wrong with the request.
     """
-    from quasirnn.tasks.registry import task_of
-
     data = tuple(request.data)
     if request.resume and request.out is not None and request.out.exists():
         run = run_folder.open_run(request.out)
