@@ -70,10 +70,10 @@ def test_one_graph_and_no_recompilation_per_length(options, with_lengths):
     assert counter.frame_count <= 2
 
 
-def test_batch_size_and_state_need_no_recompilation_either(monkeypatch):
+@torch._dynamo.config.patch(error_on_recompile=True)
+def test_batch_size_and_state_need_no_recompilation_either():
     rnn = QRNN(3, 5, 2, kernel_size=(6, 2)).eval()
     compiled = torch.compile(rnn, fullgraph=True, backend=aot_eager, dynamic=True)
-    monkeypatch.setattr(torch._dynamo.config, "error_on_recompile", True)
     for B in (4, 7, 15, 3):
         state = tuple(part.detach() for part in rnn(torch.randn(2, B, 3))[1])
         # Pieces shorter and longer than the window, on one graph.

@@ -21,6 +21,7 @@ from quasirnn.tasks.run_folder import Run, Training
 from quasirnn.tasks.settings import TaskSettings, apply_overrides
 from quasirnn.tasks.task import Prepared, Task
 from quasirnn.training.engine import train as run_engine
+from quasirnn.training.lock import RunLock
 from quasirnn.training.plan import Outcome, Plan
 from quasirnn.training.progress import Observer
 from quasirnn.training.world import World
@@ -123,7 +124,9 @@ def train(
                         path, training=training, config=prepared.model.config, vocabulary=prepared.vocabulary
                     )
                 elif run.read_training(task.settings) != training:
-                    run.write_training(training)
+                    # Another training in this folder keeps its limits.
+                    with RunLock(path):
+                        run.write_training(training)
             except Exception as raised:
                 error = raised
         world.agree(error, f"creating {path}")
