@@ -1,16 +1,17 @@
-"""Build the CPU kernels, `quasirnn._kernels`; everything else is in pyproject.toml.
+"""Build the library of the operators and CPU kernels, `quasirnn/_kernels.abi3.so`; all else is in pyproject.toml.
 
-The extension uses torch's stable ABI and Python's limited API, so that one binary serves every torch from 2.10 on.
-A machine without torch at build time or without a compiler still gets the package: it then runs on plain PyTorch,
-and this file says so in one line.
+It uses torch's stable ABI and nothing of Python, so that one binary serves every Python and every torch from 2.10 on,
+and C++ programs. It has the form of an extension module because that is what setuptools builds and wheels carry.
+Only torch's headers and libraries are needed, not torch itself; pip's isolated builds find them too.
+What cannot be built is an error of one line that says what to type: a package that is silently slower helps nobody.
 
-    QUASIRNN_NO_KERNELS=1       do not build them
-    QUASIRNN_REQUIRE_KERNELS=1  fail if they cannot be built
-    QUASIRNN_SANITIZE=1         build with AddressSanitizer and UndefinedBehaviorSanitizer (`make sanitize`)
+    QUASIRNN_NO_KERNELS=1  leave them out: a wheel for any machine (py3-none-any) that runs on plain PyTorch, slower
+    QUASIRNN_SANITIZE=1    build with AddressSanitizer and UndefinedBehaviorSanitizer (`make sanitize`)
 """
 
 import os
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -47,7 +48,7 @@ def kernels() -> Extension:
     return Extension(
         "quasirnn._kernels",
         sources=sorted(map(str, CSRC.glob("*.cpp"))),
-        depends=[*sorted(map(str, CSRC.glob("*.h"))), "setup.py"],
+        depends=[*sorted(map(str, CSRC.glob("*.h"))), "src/quasirnn/ops/schemas.inc", "setup.py"],
         define_macros=[
             ("Py_LIMITED_API", PYTHON_ABI),
             ("TORCH_TARGET_VERSION", TORCH_ABI),
@@ -60,35 +61,33 @@ def kernels() -> Extension:
     )
 
 
+def torch_folder() -> Path:
+    """Where torch is installed. An isolated build hides the environment's packages from `import`, not from the disk."""
+    installed = [sysconfig.get_path("platlib"), sysconfig.get_path("purelib")]
+    for folder in [*sys.path, *installed]:
+        if (Path(folder) / "torch/include/torch/csrc/stable").is_dir():
+            return Path(folder) / "torch"
+    raise RuntimeError("torch 2.10 or newer must be installed first: pip install torch, then the same again")
+
+
 class BuildKernels(build_ext):
-    """`build_ext` whose failure costs speed, not the installation."""
+    """`build_ext` against torch's stable ABI."""
 
     def run(self) -> None:
         try:
-            self.add_torch()
+            torch = torch_folder()
+            for extension in self.extensions:
+                extension.include_dirs += [str(torch / "include"), str(torch / "include/torch/csrc/api/include")]
+                extension.library_dirs.append(str(torch / "lib"))
+                extension.libraries += ["c10", "torch", "torch_cpu"]
             super().run()
         except Exception as error:
-            if switched_on("QUASIRNN_REQUIRE_KERNELS"):
-                raise SystemExit(f"quasirnn: the CPU kernels could not be built: {error}") from error
             self.remove_stale()
-            self.extensions = []
-            print(
-                f"quasirnn: installed without the CPU kernels, will run on plain PyTorch (slower): {error}",
-                file=sys.stderr,
-            )
-
-    def add_torch(self) -> None:
-        try:
-            from torch.utils.cpp_extension import CppExtension
-        except ImportError as error:
-            raise RuntimeError(
-                "torch is not there at build time; install it first, then use --no-build-isolation"
+            hint = " (a C++ compiler: apt install g++)" if "No such file" in str(error) else ""
+            raise SystemExit(
+                f"quasirnn: the CPU kernels could not be built: {error}{hint}. "
+                "Without them, slower: QUASIRNN_NO_KERNELS=1 pip install ..."
             ) from error
-        for extension in self.extensions:
-            with_torch = CppExtension(extension.name, extension.sources, py_limited_api=True)
-            extension.include_dirs += with_torch.include_dirs
-            extension.library_dirs += with_torch.library_dirs
-            extension.libraries += with_torch.libraries
 
     def remove_stale(self) -> None:
         """An in-place binary of older sources must not stay behind: its operators may have other signatures."""

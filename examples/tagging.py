@@ -94,37 +94,26 @@ def write_sentences(split: str) -> dict[str, list[str]]:
 
 
 class TaggingSettings(TaskSettings):
-    embedding_size: int = setting(64, help="size of the word vectors", group="model", at_least=1, at_most=65_536)
+    embedding_size: int = setting(
+        64, help="size of the word vectors", group="model", at_least=1, at_most=65_536, kept="fixed"
+    )
     min_count: int = setting(2, help="read rarer words as unknown", group="data", at_least=1)
 
 
 DEMO = Preset(
     "demo",
-    TaggingSettings(
-        hidden_size=32,
-        num_layers=2,
-        embedding_size=32,
-        batch_size=32,
-        learning_rate=1e-2,
-        clip=1.0,
-        epochs=3,
-        max_steps=300,
-        checkpoint_every=100,
+    TaggingSettings.of(
+        "hidden_size=32 num_layers=2 embedding_size=32",
+        "batch_size=32 learning_rate=1e-2 clip=1",
+        "epochs=3 max_steps=300 checkpoint_every=100",
     ),
 )
 FAST = Preset(
     "fast",
-    TaggingSettings(
-        hidden_size=256,
-        num_layers=2,
-        embedding_size=128,
-        dropout=0.3,
-        batch_size=32,
-        learning_rate=2e-3,
-        weight_decay=0.01,
-        warm_up=200,
-        clip=1.0,
-        epochs=5,
+    TaggingSettings.of(
+        "hidden_size=256 num_layers=2 embedding_size=128 dropout=0.3",
+        "batch_size=32 learning_rate=2e-3 weight_decay=0.01 warm_up=200 clip=1",
+        "epochs=5",
     ),
 )
 
@@ -325,6 +314,7 @@ TAG = Endpoint(
     together=lambda request: "tag",
     size=lambda request: len(request.texts),
     limits={"tag_texts": MAX_TEXTS, "tag_characters": MAX_CHARACTERS},
+    example=lambda text: {"texts": [text]},
 )
 
 
@@ -366,7 +356,7 @@ class TaggingTask(Task[TaggingSettings]):
     demo = Demo(
         quality="% right",
         explained="words of unseen sentences given their tag",
-        minutes=Minutes(qrnn=0.1, lstm=0.1, rest=0.05),
+        minutes=Minutes(training=0.1, rest=0.05),
         test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).accuracy,
         show=show_demo,
         baselines=most_frequent_tags,
@@ -398,15 +388,7 @@ class TaggingTask(Task[TaggingSettings]):
         return {"tags": sorted({tag for part in corpus.parts.values() for row in part["tags"] for tag in row.split()})}
 
     def make_vocabulary(self, settings: TaggingSettings, train: Part, notes: list[str]) -> Vocabulary:
-        return Vocabulary.build(
-            train["text"],
-            "word",
-            SPECIALS,
-            notes,
-            lowercase=settings.lowercase,
-            max_size=settings.max_vocabulary,
-            min_count=settings.min_count,
-        )
+        return Vocabulary.build(train["text"], "word", SPECIALS, notes, **settings.vocabulary)
 
     def encode(
         self, settings: TaggingSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
@@ -427,6 +409,9 @@ class TaggingTask(Task[TaggingSettings]):
             embedding_size=settings.embedding_size,
             padding=data.vocabulary.special("padding") or 0,
         )
+
+    def replaced(self, facts: Mapping[str, Any], saved: Mapping[str, Any]) -> tuple[str, ...]:
+        return () if facts["tags"] == saved.get("tags") else ("output",)
 
     def batches(self, settings: TaggingSettings, part: TaggedTexts, model: Any, world: World) -> LengthBatches:
         def collate(rows: np.ndarray) -> Batch:

@@ -21,7 +21,7 @@ def keep(path: Path) -> None:
     run = open_run(path)
     folder = RESULTS / path.name
     folder.mkdir(parents=True, exist_ok=True)
-    for file in (run.metrics, run.environment, *path.glob("*.png")):
+    for file in (run.metrics, run.environment, run.config, *path.glob("*.png"), *path.glob("evaluation-*.json")):
         shutil.copyfile(file, folder / file.name)
     training = json.loads(run.training.read_text(encoding="utf-8"))
     for key in ("data", "command", "corpus"):

@@ -1,15 +1,32 @@
 """What every test relies on: one torch thread per worker, fixed seeds, and the worst cells shown at the end."""
 
+import gc
+
+import hypothesis
 import pytest
 import torch
 
 # Workers would fight over the cores otherwise.
 torch.set_num_threads(1)
 
+# `make test-full` asks for the second: --hypothesis-profile=full. No example has a deadline: machines are busy.
+hypothesis.settings.register_profile("quick", max_examples=30, deadline=None)
+hypothesis.settings.register_profile("full", max_examples=300, deadline=None)
+hypothesis.settings.load_profile("quick")
+
+
+def pytest_collection_finish():
+    """What has been imported is no garbage: a collection of it takes half a second, and some tests ask for many."""
+    gc.collect()
+    gc.freeze()
+
 
 @pytest.fixture(autouse=True)
 def _fixed_seed():
     torch.manual_seed(0)
+    yield
+    # Some tests, and the examples, choose another number.
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

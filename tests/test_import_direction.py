@@ -21,12 +21,13 @@ MAY_IMPORT = {
     "nn": {"ops"},
     "models": {"nn", "ops"},
     "data": set(),
-    "training": set(),
+    "training": {"ops"},
     "plots": set(),
     "tasks": {"plots", "models", "data", "training", "nn", "ops"},
-    "benchmarks": {"tasks", "plots", "models", "data", "training", "nn", "ops"},
+    "benchmarks": {"export", "tasks", "plots", "models", "data", "training", "nn", "ops"},
     "serving": {"tasks", "training"},
-    "cli": {"serving", "benchmarks", "tasks", "plots", "training", "ops"},
+    "export": {"tasks", "models", "data", "nn", "ops"},
+    "cli": {"serving", "export", "benchmarks", "tasks", "plots", "training", "ops"},
 }
 # These ask a task and know none by name.
 GENERIC = ("benchmarks", "cli", "plots", "serving", "training")
@@ -154,7 +155,10 @@ def test_ops_know_nothing_of_modules(file):
 def test_no_file_format_that_runs_code(file):
     assert not [dotted for _, dotted in imports(file) if dotted.split(".")[0] in ("pickle", "dill", "cloudpickle")]
     calls = {ast.unparse(node.func) for node in ast.walk(parse(file)) if isinstance(node, ast.Call)}
-    assert not calls & {"torch.load", "torch.save"}
+    # Other projects' checkpoints are files of torch.save; they are read without running what is in them.
+    loads = [ast.unparse(node) for node in ast.walk(parse(file)) if isinstance(node, ast.Call)]
+    assert all("weights_only=True" in call for call in loads if call.startswith("torch.load("))
+    assert not calls & {"torch.load", "torch.save"} or name(file) == "export/convert.py"
 
 
 @pytest.mark.parametrize("file", FILES, ids=name)

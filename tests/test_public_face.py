@@ -12,10 +12,30 @@ from torch import nn
 
 import quasirnn
 
-FACE = ["QRNN", "QRNNLayer", "f_pool", "fo_pool", "fused_pool", "ifo_pool", "linear_recurrence", "load"]
+FACE = [
+    "QRNN",
+    "QRNNLayer",
+    "convert",
+    "f_pool",
+    "fo_pool",
+    "fused_pool",
+    "ifo_pool",
+    "linear_recurrence",
+    "load",
+    "quantize",
+]
 PACKAGES = {
     "quasirnn": FACE,
-    "quasirnn.nn": ["QRNN", "LayerGates", "LayerState", "QRNNLayer", "QRNNLayerOutput"],
+    "quasirnn.nn": [
+        "QRNN",
+        "LayerGates",
+        "LayerState",
+        "QRNNLayer",
+        "QRNNLayerOutput",
+        "as_matrices",
+        "from_matrices",
+        "quantize",
+    ],
     "quasirnn.ops": [
         "LayerGates",
         "LayerOutput",
@@ -26,6 +46,7 @@ PACKAGES = {
         "ifo_pool",
         "linear_recurrence",
         "qrnn_layer",
+        "register_pooling",
     ],
 }
 
@@ -60,36 +81,55 @@ def test_signature_continues_that_of_an_lstm():
         "dtype": None,
     }
     forward = inspect.signature(quasirnn.QRNN.forward).parameters
-    assert list(forward) == ["self", "input", "hx", "lengths"]
+    assert list(forward) == ["self", "input", "hx", "lengths", "starts", "cu_seqlens"]
     assert forward["lengths"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
-def loaded_by(statement: str) -> set[str]:
-    """The modules that a fresh interpreter has loaded after a statement."""
-    program = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return set(json.loads(result.stdout.splitlines()[-1]))
+# What a fresh interpreter has loaded, and how torch is set, after each of these.
+FRESH = """
+import json, sys
+import quasirnn
+told = {"package": sorted(sys.modules), "named": sorted({*quasirnn.__all__} - {*dir(quasirnn)})}
+import torch
+torch.manual_seed(5)
+def settings():
+    state = torch.get_num_threads(), str(torch.get_default_dtype()), torch.is_grad_enabled(), torch.initial_seed()
+    return [*state, torch.get_rng_state().sum().item()]
+told |= {"torch": sorted(sys.modules), "before": settings()}
+from quasirnn import QRNN
+told |= {"layer": sorted(sys.modules), "after": settings()}
+quasirnn.nn.QRNN, quasirnn.onnx.export
+print(json.dumps(told))
+"""
 
 
-def test_import_loads_the_layer_and_nothing_else():
-    loaded = loaded_by("import quasirnn")
+@pytest.fixture(scope="module")
+def fresh():
+    result = subprocess.run([sys.executable, "-W", "error", "-c", FRESH], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+def test_the_package_alone_loads_nothing(fresh):
+    assert not {name for name in fresh["package"] if name.startswith("quasirnn.")}
+    assert not {*fresh["package"]} & {"torch", "numpy"}
+
+
+def test_names_are_listed_before_they_are_loaded(fresh):
+    assert fresh["named"] == []
+    with pytest.raises(AttributeError, match="no attribute 'QRN'"):
+        _ = quasirnn.QRN
+
+
+def test_the_layer_loads_nothing_that_only_a_command_needs(fresh):
+    # What torch itself loads is not ours to answer for.
+    loaded = {*fresh["layer"]} - {*fresh["torch"]}
     ours = {name.split(".")[1] for name in loaded if name.startswith("quasirnn.")}
     assert ours <= {"nn", "ops", "_kernels"}
-    roots = {name.split(".")[0] for name in loaded}
+    assert "quasirnn.ops.triton_kernels" not in loaded
     heavy = {"matplotlib", "typer", "rich", "click", "accelerate", "safetensors", "fastapi", "sacrebleu", "triton"}
-    # Of these, what torch itself loads is not ours to answer for.
-    assert not roots & heavy - {name.split(".")[0] for name in loaded_by("import torch")}
+    assert not {name.split(".")[0] for name in loaded} & heavy
 
 
-def test_import_leaves_torch_as_it_found_it():
-    settings = "torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled(), torch.initial_seed()"
-    program = (
-        "import torch\n"
-        "torch.manual_seed(5)\n"
-        f"before = ({settings})\n"
-        "import quasirnn\n"
-        f"assert before == ({settings}), (before, ({settings}))\n"
-        "assert torch.equal(torch.rand(3), torch.rand(3, generator=torch.Generator().manual_seed(5)))\n"
-    )
-    result = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+def test_import_leaves_torch_as_it_found_it(fresh):
+    assert fresh["before"] == fresh["after"]

@@ -1,4 +1,4 @@
-"""The scripts behind `make reproduce-TASK`: what they say without data, and a whole run on a small corpus."""
+"""The script behind `make reproduce-TASK`: what it says without data, and a whole run on a small corpus."""
 
 import json
 import os
@@ -10,12 +10,12 @@ import pytest
 from tasks.tiny_translation import keys, paired_rows, write_pairs
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = sorted(path.name for path in (ROOT / "scripts").glob("reproduce-*.sh"))
+TASKS = ("language-model", "sentiment", "translation")
 
 
-def run(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def reproduce(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["sh", str(ROOT / "scripts" / script), *arguments],
+        ["sh", str(ROOT / "scripts" / "reproduce.sh"), *arguments],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
         capture_output=True,
@@ -24,44 +24,44 @@ def run(script: str, *arguments: str, **environment: str) -> subprocess.Complete
     )
 
 
-def test_every_task_has_a_script():
-    tasks = ("language-model", "sentiment", "translation")
-    assert [f"reproduce-{task}.sh" for task in tasks] == SCRIPTS
-    targets = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert all(f"\nreproduce-{task}:" in targets for task in tasks)
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_without_data_it_says_what_is_needed(script, tmp_path):
-    done = run(script, DATA="", RUNS=str(tmp_path / "runs"))
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_a_target_and_without_data_it_says_what_is_needed(task, tmp_path):
+    assert f"\nreproduce-{task}:" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    done = reproduce(task, DATA="", RUNS=str(tmp_path / "runs"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"{script.removesuffix('.sh')}: ")
-    assert f"make {script.removesuffix('.sh')} DATA=folder" in done.stderr
+    assert done.stderr.startswith(f"reproduce-{task}: where is ")
+    assert f"make reproduce-{task} DATA=folder" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_corpus_that_is_missing_and_a_part_that_is_none(tmp_path):
+def test_wrong_requests_and_the_runs_that_are_missing(tmp_path):
     (tmp_path / "data").mkdir()
     where = {"DATA": str(tmp_path / "data"), "RUNS": str(tmp_path / "runs")}
-    done = run("reproduce-translation.sh", ONLY="multi30k", **where)
+    assert "language-model, sentiment or translation" in reproduce("x", **where).stderr
+    done = reproduce("translation", ONLY="ted-paper-qrnn", **where)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "has neither multi30k-de-en/ nor multi30k-de-en.tar.xz" in done.stderr
-    assert "there is multi30k, tatoeba, together and iwslt" in run("reproduce-translation.sh", ONLY="x", **where).stderr
-    assert "has no iwslt/" in run("reproduce-translation.sh", ONLY="iwslt", **where).stderr
+    assert "has neither ted-lower-de-en/ nor ted-lower-de-en.tar.xz" in done.stderr
+    assert "ONLY=x: there is lm-paper-qrnn lm-paper-lstm" in reproduce("language-model", ONLY="x", **where).stderr
+    assert "name the word vectors: VECTORS=file" in reproduce("sentiment", **where).stderr
+    status = reproduce("language-model", ONLY="status", **where)
+    assert (status.returncode, status.stdout) == (0, "")
+    assert status.stderr.startswith("Not begun: lm-paper-qrnn lm-paper-lstm lm-best-qrnn")
 
 
 @pytest.mark.full
 def test_a_translation_is_trained_tested_and_left_alone(tmp_path):
     write_pairs(tmp_path / "data" / "tatoeba-de-en", "tatoeba", paired_rows("train"))
     arguments = [key for key in keys("epochs=1", "num_layers=4", "kernel_size=3,2,2,2") if "precision" not in key]
-    where = {"DATA": str(tmp_path / "data"), "RUNS": str(tmp_path / "runs"), "ONLY": "tatoeba"}
+    where = {"DATA": str(tmp_path / "data"), "RUNS": str(tmp_path / "runs")}
     folder = tmp_path / "runs" / "tatoeba-paper-qrnn"
-    first = run("reproduce-translation.sh", *arguments, **where)
+    first = reproduce("translation", *arguments, **where)
     assert first.returncode == 0, first.stderr
-    figures = {beam: folder / f"test-tatoeba-beam{beam}.json" for beam in (1, 8)}
-    assert {beam: json.loads(file.read_text())["beam"] for beam, file in figures.items()} == {1: 1, 8: 8}
-    before = {file: file.stat().st_mtime_ns for file in (folder / "model.safetensors", *figures.values())}
-    again = run("reproduce-translation.sh", *arguments, **where)
+    assert "Not begun: ted-paper-qrnn ted-paper-lstm multi30k-paper-qrnn" in first.stderr
+    assert "tatoeba-paper-qrnn" in first.stdout
+    figures = folder / "evaluation-test.json"
+    assert json.loads(figures.read_text())["beam"] == 8
+    before = {file: file.stat().st_mtime_ns for file in (folder / "model.safetensors", figures)}
+    again = reproduce("translation", *arguments, ONLY="tatoeba-paper-qrnn", **where)
     assert again.returncode == 0, again.stderr
     assert "Nothing left to do" in again.stderr
     assert {file: file.stat().st_mtime_ns for file in before} == before

@@ -32,6 +32,15 @@ class ModelFileError(RunError):
     """A model file that is missing, damaged or of another model. The message begins with the file's name."""
 
 
+class NotFiniteError(RunError):
+    """A model whose output is NaN or infinite: its weights are finite numbers, but no training's."""
+
+    def __init__(self, who: str) -> None:
+        super().__init__(
+            f"{who}: the model's output is not finite, so its weights are damaged. Copy the run again, or train again."
+        )
+
+
 class CheckpointError(UserError):
     """There are checkpoints, but none from which this run can continue."""
 
@@ -74,9 +83,22 @@ def shown(value: Any, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+def printable(text: str) -> str:
+    """A name from a file as it may be printed: control characters would reach the terminal, or break the line."""
+    return text if text.isprintable() else repr(text)
+
+
 def some(names: Sequence[str], most: int = 8) -> str:
     """The first few of many names."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(map(printable, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def counted(number: int, unit: str) -> str:
+    """
+    >>> counted(1, "thread"), counted(2, "thread")
+    ('1 thread', '2 threads')
+    """
+    return f"{number:,} {unit}" + ("" if number == 1 else "s")
 
 
 def one_line(error: BaseException) -> str:

@@ -8,6 +8,7 @@ wrong with it is a `ModelFileError`.
 """
 
 import contextlib
+import difflib
 import errno
 import json
 import os
@@ -89,11 +90,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def tensor_bytes(tensors: "Mapping[str, Tensor]") -> bytes:
-    """The content of a safetensors file. Of several names for one tensor (tied weights) the first one is kept."""
+def tensor_bytes(tensors: "Mapping[str, Tensor]", metadata: dict[str, str] | None = None) -> bytes:
+    """The content of a safetensors file. Of several names for one tensor (tied weights) the first one is kept.
+
+    The order of metadata is random, and so are the bytes of the file if there is more than one entry.
+    """
     from safetensors.torch import save
 
-    return save({name: tensor.detach().cpu().contiguous() for name, tensor in unique_tensors(tensors).items()})
+    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in unique_tensors(tensors).items()}
+    return save(kept, metadata)
 
 
 def unique_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
@@ -122,7 +127,7 @@ def read_json(file: Path, *, limit: int = MAX_JSON, remedy: str = REMEDY) -> dic
 def parse_json_object(content: str | bytes) -> dict[str, Any]:
     """A JSON object whose keys are unique and whose numbers are finite; ValueError for anything else."""
     try:
-        data = json.loads(content, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        data = json.loads(content, object_pairs_hook=unique_keys, parse_constant=_no_constant)
         _check_depth(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not sound JSON: {one_line(error)}") from None
@@ -148,11 +153,17 @@ def check_file(file: Path, *, limit: int | None = None, remedy: str = REMEDY) ->
     """The size of a file; ModelFileError if it is missing, too large, or a folder, a pipe or a device."""
     with readable(file, remedy):
         status = file.stat()
-    if not stat.S_ISREG(status.st_mode):
+        regular = is_regular(file)
+    if not regular:
         raise ModelFileError(f"{file}: not a file. {remedy}")
     if limit is not None and status.st_size > limit:
         raise ModelFileError(f"{file}: has {status.st_size:,} bytes, more than {limit:,}. {remedy}")
     return status.st_size
+
+
+def is_regular(path: Path) -> bool:
+    """Whether a path is a file on a disk: a pipe, a device, or what /proc shows as a file may be read for ever."""
+    return stat.S_ISREG(path.stat().st_mode) and path.resolve().parts[1:2] not in (("proc",), ("sys",), ("dev",))
 
 
 @contextlib.contextmanager
@@ -168,7 +179,26 @@ def readable(file: Path, remedy: str = REMEDY) -> Iterator[None]:
         raise ModelFileError(f"{file}: cannot be read: {why}.") from None
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def nearest_path(typed: str) -> str:
+    """ " Did you mean PATH?" for the nearest path there is to one that does not exist, or nothing if none is near."""
+    near = Path("/" if os.path.isabs(typed) else "")
+    for part in Path(typed).parts[near.is_absolute() :]:
+        if os.path.lexists(near / part):
+            near /= part
+            continue
+        names: list[str] = []
+        with contextlib.suppress(OSError):
+            names = [each.name for each in near.iterdir()]
+        by_lower = {name.lower(): name for name in names}
+        found = difflib.get_close_matches(part.lower()[:60], list(by_lower), n=1, cutoff=0.6)
+        if not found:
+            return ""
+        near /= by_lower[found[0]]
+    return f" Did you mean {near}?"
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads`: of two values for one key, nobody knows which was meant."""
     data: dict[str, Any] = {}
     for key, value in pairs:
         if key in data:

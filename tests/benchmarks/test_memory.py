@@ -40,12 +40,14 @@ def test_memory_that_is_returned_does_not_count_as_extra():
 
 @pytest.mark.slow
 def test_memory_of_the_layer_does_not_hold_its_input():
-    sizes = in_child(scale.extra_memory, {"T": 20_000, "H": 64, "device": "cpu", "seed": 1}, "the layer")
-    assert sizes["input_bytes"] == 4 * 20_000 * 64
-    assert 0 <= sizes["extra_bytes"] < sizes["input_bytes"]
+    # Long enough that what a library keeps for itself (7 MB with oneDNN) is little beside it.
+    sizes = in_child(scale.extra_memory, {"T": 100_000, "H": 64, "device": "cpu", "seed": 1}, "the layer")
+    assert sizes["input_bytes"] == 4 * 100_000 * 64
+    assert 0 <= sizes["extra_bytes"] < sizes["input_bytes"] / 2
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_memory_of_the_softmax_grows_with_its_chunks():
     """Sizes at which everything else is small: 32 MB of logits, in all or an eighth of them at once."""
     sizes = {"rows": 800, "vocabulary": 10_000, "hidden": 8, "device": "cpu", "seed": 1}
@@ -60,6 +62,7 @@ def test_memory_of_the_softmax_grows_with_its_chunks():
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_memory_of_training_holds_weights_gradients_and_optimizer():
     overrides = ["hidden_size=512", "embedding_size=512", "batch_size=2", "length=4", "zoneout=0.1"]
     arguments = {

@@ -17,12 +17,13 @@ PLAN = replace(PLANS["softmax"][1], chunks=(40, 120))
 
 def test_methods_go_from_a_row_to_all_rows(monkeypatch):
     plan = replace(softmax.FULL, rows=2100, vocabulary=10_000)
-    assert list(softmax.methods(plan).values()) == [None, *(int(n * 1e6) for n in (0.5, 1, 2, 4, 8, 16)), 21_000_000]
+    assert list(softmax.methods(plan).values()) == [None, *(int(n * 1e6) for n in (0.5, 1, 2, 4, 6, 8, 16)), 21_000_000]
     # Less than a row would be a row, more than all rows all of them.
     assert list(softmax.methods(replace(plan, vocabulary=1_500_000, rows=5)).values()) == [
         None,
         2_000_000,
         4_000_000,
+        6_000_000,
         7_500_000,
     ]
     monkeypatch.setattr(chunked, "CHUNK_NUMBERS", 3_000_000)

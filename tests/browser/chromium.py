@@ -27,6 +27,24 @@ ARGUMENTS = (
 )
 ADDRESSES = {"": "", "sentiment": "#read", "translation": "#translate", "generation": "#continue"}
 PATIENCE = 60.0  # seconds; only what never comes waits so long
+SLOW_STREAMS = """
+const real = window.fetch;
+window.fetch = async (path, options) => {
+  const answer = await real(path, options);
+  if (path !== "/generate" || !answer.ok) return answer;
+  const slowly = new TransformStream({
+    async transform(text, out) {
+      for (const event of text.split(/(?<=\\n\\n)/)) {
+        options.signal.throwIfAborted();
+        out.enqueue(event);
+        await new Promise((done) => setTimeout(done, 10));
+      }
+    },
+  });
+  const stream = answer.body.pipeThrough(new TextDecoderStream()).pipeThrough(slowly);
+  return new Response(stream.pipeThrough(new TextEncoderStream()), answer);
+};
+"""
 
 
 @contextmanager
@@ -93,6 +111,13 @@ class Page:
         """JavaScript that runs before the page's own, from the next visit on."""
         self.scripts.append(self._cdp("Page.addScriptToEvaluateOnNewDocument", source=script)["identifier"])
 
+    def slow_streams(self) -> None:
+        """From the next visit on, texts come piece by piece with a pause between them.
+
+        So what a test does while a long one is written happens then, however fast the server and busy the machine.
+        """
+        self.before_load(SLOW_STREAMS)
+
     def tolerate(self, part: str) -> None:
         """A line of the console that belongs to the test."""
         self.tolerated.append(part)
@@ -158,8 +183,8 @@ class Page:
         )
 
     def until_text(self, selector: str, part: str) -> str:
-        self.until(lambda: part in self.text(selector), f"{part!r} in {selector}")
-        return self.text(selector)
+        """The text of the element as soon as `part` is in it."""
+        return self.until(lambda: part in (text := self.text(selector)) and text, f"{part!r} in {selector}")
 
     def until_translated(self, text: str) -> None:
         """The same translation may have stood there before: what counts is that nothing is under way."""

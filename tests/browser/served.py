@@ -25,12 +25,16 @@ RUNS = {
 
 def train_all(folder: Path) -> dict[str, Path]:
     """Train what is not in the folder yet, all on the built-in corpora."""
-    for name, arguments in RUNS.items():
-        if not (folder / name / "model.safetensors").exists():
-            command = [SCRIPT, "train", *arguments, "--out", str(folder / name)]
-            done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=600)
-            assert done.returncode == 0, done.stderr
-    return {name: folder / name for name in RUNS}
+    return {name: train(folder / name, *arguments) for name, arguments in RUNS.items()}
+
+
+def train(run: Path, *arguments: str) -> Path:
+    """A run, trained if it is not there yet."""
+    if not (run / "model.safetensors").exists():
+        command = [SCRIPT, "train", *arguments, "--out", str(run)]
+        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+    return run
 
 
 class Server:

@@ -17,6 +17,7 @@ new MutationObserver(() => {
 
 @pytest.fixture
 def written(page):
+    page.slow_streams()
     page.open("generation")
     page.until_text(SPEED, "a second")
     return page
@@ -25,11 +26,11 @@ def written(page):
 def test_the_text_streams_in_and_the_speed_is_told(written, server):
     page = written
     page.script(WATCH)
-    page.replace("[name=length]", "300")
+    page.replace("[name=length]", "60")
     page.replace("[name=seed]", "7")
     page.press("ENTER")
     speed = page.until_text(SPEED, "a second")
-    assert speed.startswith("300 ")
+    assert speed.startswith("60 ")
     growth = page.script("return window.growth")
     lengths = [length for _, length in growth]
     assert lengths == sorted(lengths)
@@ -38,7 +39,7 @@ def test_the_text_streams_in_and_the_speed_is_told(written, server):
     asked = len(page.sent("/generate"))
     page.press("ENTER")
     page.until(lambda: len(page.sent("/generate")) > asked, "another start")
-    page.until_text(SPEED, "300 ")
+    page.until_text(SPEED, "60 ")
     assert page.script("return document.querySelector('#text').textContent") == text, "the same seed, the same text"
 
 

@@ -43,7 +43,9 @@ def test_the_header_says_which_model_and_what_it_learned_from(page, server):
     assert page.text("#name") == "numbers"
     assert model["trained_on"] in page.text("#facts")
     assert f"{model['parameters']:,} parameters" in page.text("#facts")
-    assert page.script("return document.querySelector('.api').href") == server.url + "/openapi.json"
+    assert page.text("#toy") == "Trained on numbers, dates and times alone: a toy."
+    assert not page.shown("#card"), "this run has no model card"
+    assert page.script("return document.querySelector('.api').href") == server.url + "/docs"
     page.click("#tab-sentiment")
     page.until(lambda: page.text("#label"), "the other panel")
     options = page.script("return [...document.querySelector('#choice').options].map((each) => each.value)")
@@ -85,6 +87,7 @@ def test_everything_can_be_done_with_keys(page, server):
 
 
 def test_continuing_and_stopping_with_keys_keeps_the_focus(page):
+    page.slow_streams()
     open_ready(page, "generation")
     page.until_text("#speed", "a second")
     page.replace("[name=length]", "2000")
@@ -155,3 +158,33 @@ def test_light_and_dark_differ_in_pictures_too(page, server):
     page.until(lambda: all(a != b for a, b in zip(light, page.script(look), strict=True)), "the dark look")
     page.media("light")
     page.until(lambda: page.script(look) == light, "the light look again")
+
+
+def test_back_goes_to_the_tab_before_and_keeps_the_text(page):
+    open_ready(page, "translation")
+    page.replace("#source", "drei Uhr")
+    page.click("#tab-generation")
+    page.until(lambda: page.shown("#generation"), "the other panel")
+    page.script("history.back()")
+    page.until(lambda: page.shown("#translation"), "the panel before")
+    assert page.script("return document.querySelector('#source').value") == "drei Uhr"
+    page.script("history.forward()")
+    page.until(lambda: page.shown("#generation"), "the panel after")
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_the_counter_is_not_printed_over_the_text(page, panel):
+    open_ready(page, panel)
+    apart = """
+      const panel = document.getElementById(arguments[0]);
+      const [field, counter] = ["textarea", ".counter"].map((each) => panel.querySelector(each));
+      return field.getBoundingClientRect().bottom <= counter.getBoundingClientRect().top;
+    """
+    assert page.script(apart, panel)
+
+
+def test_a_word_that_turns_the_direction_of_writing_turns_nothing_else(page):
+    open_ready(page, "sentiment")
+    isolated = "return ['#label', '#best'].map((each) => getComputedStyle(document.querySelector(each)).unicodeBidi)"
+    assert page.script(isolated) == ["isolate", "isolate"]
+    assert "\u2068" in page.script("return document.querySelector('#bars-caption').textContent")

@@ -85,6 +85,17 @@ def test_a_refusal_is_shown_in_the_servers_words(translated, server):
     page.press("ENTER")
     page.until_text("#translation .message", "text")
     assert page.script(marked) == ["text"]
+    # Those of another text must not stay beside the message.
+    assert not page.text(BEST)
+    assert not page.shown("#attention")
+
+
+def test_an_empty_field_of_numbers_has_a_sentence(translated):
+    page = translated
+    page.replace("[name=beam]", "")
+    page.press("ENTER")
+    page.until_text("#translation .message", "beam: enter a number.")
+    assert page.script("return document.querySelector('[aria-invalid]').name") == "beam"
 
 
 def test_a_text_too_long_for_attention_is_translated_without(translated, server):

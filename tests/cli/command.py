@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TextIO
 from unittest import mock
 
+from processes import Forked
 from quasirnn.cli.main import main
 from tasks.tiny_language_model import in_a_hurry
 
@@ -87,9 +88,13 @@ class Process:
 
     def __init__(self, output: Path, *arguments: object, launcher: list[str] | None = None) -> None:
         self._output = output
+        self.popen: Forked | subprocess.Popen[bytes]
+        if launcher is None:
+            self.popen = Forked(main, [SCRIPT, *arguments], output)
+            return
         with open(output, "ab") as file:
             self.popen = subprocess.Popen(
-                [*(launcher or [SCRIPT]), *map(str, arguments)],
+                [*launcher, *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -98,7 +103,7 @@ class Process:
 
     @property
     def output(self) -> str:
-        return self._output.read_text()
+        return self._output.read_text() if self._output.exists() else ""
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 300) -> None:
         """Until something has happened. The limit only keeps a hanging test from hanging for ever."""

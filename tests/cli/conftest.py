@@ -28,14 +28,10 @@ def quasirnn(tmp_path):
 
 @pytest.fixture(scope="session")
 def tiny_runs(tmp_path_factory):
-    """A folder with the runs `word` and `character`, trained on `texts` beside them. To be left as it is."""
-    from tasks.tiny_language_model import train_tiny, write_texts
+    """A folder with the runs `word`, `character` and `lstm`, as of `train_runs`. To be left as it is."""
+    from tasks.tiny_language_model import train_runs
 
-    folder = tmp_path_factory.mktemp("tiny")
-    data = write_texts(folder / "texts")
-    train_tiny(folder / "word", data)
-    train_tiny(folder / "character", data, "level=character", "max_steps=10")
-    return folder
+    return train_runs(tmp_path_factory.getbasetemp() / "language-model")
 
 
 @pytest.fixture
@@ -49,7 +45,7 @@ def tiny_sentiment(tmp_path_factory):
     """A folder with the runs `qrnn`, `lstm` and `three`, as of `train_runs`. To be left as it is."""
     from tasks.tiny_sentiment import train_runs
 
-    return train_runs(tmp_path_factory.mktemp("sentiment"))
+    return train_runs(tmp_path_factory.getbasetemp() / "sentiment")
 
 
 @pytest.fixture

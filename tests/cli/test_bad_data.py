@@ -50,6 +50,10 @@ LABELS = {
         {"train.tsv": LABELLED + b"good\t<br />\n"},
         "data/train.tsv:7: the text is empty; it has the label",
     ),
+    "a whole file as a text": (
+        {"train.tsv": LABELLED + b"good\t" + b"great " * 200_000},
+        "data/train.tsv:7: the text has 1,200,000 characters, more than 1,000,000. Is a line end missing?",
+    ),
     "one class": ({"train.tsv": b"good\tgreat\ngood\tgood\n"}, "data/train.tsv: all 2 texts have the label 'good'; a"),
     "unknown label": (
         {"train.tsv": LABELLED, "valid.tsv": b"fair\tusual\n", "test.tsv": LABELLED},
@@ -176,7 +180,7 @@ def texts(tmp_path):
 
 TRAIN, keys = ("train", "sentiment"), SENTIMENT.keys
 BAD_VECTORS = {
-    "nowhere": ("none.txt", None, "No such file or directory: 'none.txt'"),
+    "nowhere": ("none.txt", None, "none.txt: not found."),
     "empty": ("v.txt", b"", "v.txt:1: no word vectors in it. Was it copied whole?"),
     "ragged": (
         "v.txt",

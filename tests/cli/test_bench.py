@@ -1,5 +1,7 @@
 """`quasirnn bench`: the command line as typed, with plans that end at once. No test asserts wall time."""
 
+import functools
+import gc
 import importlib.util
 import json
 import sys
@@ -12,13 +14,24 @@ from quasirnn.benchmarks.memory import MeasurementFailed
 from quasirnn.cli.main import main
 from quasirnn.models import linear_cross_entropy
 
+# The same for every benchmark.
+CHECK_LAYER = functools.cache(correctness.check_layer)
+
 
 @pytest.fixture
 def bench(monkeypatch, capsys, tmp_path):
-    """Run `quasirnn bench ARGUMENTS` in this process with tiny plans, and return exit code, output and messages."""
+    """Run `quasirnn bench ARGUMENTS` in this process with tiny plans, and return exit code, output and messages.
+
+    Memory is measured here as well; that a process of its own does so is tested in benchmarks/test_memory.py.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(machine, "cores_in_use", lambda: 0.0)
+    monkeypatch.setattr(correctness, "check_layer", CHECK_LAYER)
+    monkeypatch.setattr(gc, "collect", lambda: 0)
     for module, plan in PLANS.values():
+        monkeypatch.setattr(
+            module, "in_child", lambda measure, given, what: measure(**json.loads(json.dumps(given))), raising=False
+        )
         monkeypatch.setattr(module, "QUICK", plan)
         monkeypatch.setattr(module, "FULL", None)
 
@@ -36,6 +49,7 @@ def bench(monkeypatch, capsys, tmp_path):
 MEMORY = {"training_bytes": 2, "process_bytes": 3, "method": "none"}
 
 IN_THE_TABLE = {
+    "int8": "nn.LSTM int8 / QRNN int8",
     "layer": "nn.LSTM / QRNN, training",
     "floor": "QRNN / its three GEMMs",
     "step": "median",
@@ -44,6 +58,7 @@ IN_THE_TABLE = {
     "task": "multiply-adds per time step: recurrent part",
     "softmax": "chunks of 4e-05 million",
     "decoding": "2 x 5",
+    "onnx": "nn.LSTM / QRNN under onnxruntime",
 }
 
 
@@ -54,7 +69,8 @@ def test_each_prints_a_table_and_writes_figures_and_a_picture(bench, tmp_path, n
     code, out, err = bench(*typed, "--output", "figures.json", "--plot", "picture.png")
     assert (code, err) == (0, "")
     assert IN_THE_TABLE[name] in out
-    assert "1 threads" in out
+    assert "1 thread" in out
+    assert "1 threads" not in out
     assert f"quasirnn bench {' '.join(typed)}" in out
     assert "Summary" in out
     assert "met" not in out.split()
@@ -109,6 +125,14 @@ def test_a_busy_machine_is_named_above_the_table(bench, monkeypatch):
     )
 
 
+def test_cpu_time_is_not_a_matter_of_other_work(bench, monkeypatch):
+    monkeypatch.setattr(machine, "cores_in_use", lambda: 1.5)
+    code, out, _ = bench("layer", "--quick", "--threads", "1", "--cpu-time")
+    assert code == 0
+    assert "CPU time of this process" in out
+    assert "Warning" not in out
+
+
 def mistake(ended, *words):
     code, out, err = ended
     assert (code, out) == (2, "")
@@ -123,6 +147,7 @@ def test_mistakes_are_reported_before_anything_is_timed(bench, monkeypatch):
         typed = (name, *ARGUMENTS.get(name, ()))
         mistake(bench(*typed, "--device", "cuda"), "--device cuda: torch sees no GPU here")
     mistake(bench("layer", "--device", "tpu"), "--device", "tpu")
+    mistake(bench("layer", "--cpu-time"), "--cpu-time: with --threads 1")
     mistake(bench("step", "--plot", "picture.pdf"), "--plot: picture.pdf: pictures are written as .png or .svg")
     mistake(bench("step", "--plot", "missing/picture.png"), "there is no folder missing")
     mistake(bench("scale", "--output", "missing/figures.json"), "there is no folder missing")

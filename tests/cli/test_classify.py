@@ -1,5 +1,8 @@
 """`quasirnn classify`, and `evaluate` of a classifier: labels in the order of the texts, from wherever they come."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
 import quasirnn as package
@@ -193,19 +196,56 @@ def test_two_classifiers_are_compared_on_the_same_texts(qrnn):
         "accuracy": figures["accuracy"],
         "difference": 0.0,
         "interval": [0.0, 0.0],
-        "only_this_right": 0,
-        "only_other_right": 0,
+        "better": 0,
+        "worse": 0,
     }
     shown = here("evaluate", qrnn, "--against", qrnn).stdout.splitlines()
     assert shown[0] == shown[len(shown) // 2]
-    assert shown[-1].startswith("difference +0.00 points, 95 % interval +0.00 to +0.00 ")
+    assert shown[-1].startswith("difference of accuracy +0, 95 % interval +0 to +0 (paired bootstrap over ")
 
 
-def test_only_classifiers_are_compared(qrnn, tiny_runs):
-    word = tiny_runs / "word"
-    assert here("evaluate", word, "--against", qrnn).mistake == (
-        "--against: runs of language-model cannot be compared row by row."
-    )
+def test_what_cannot_be_compared(qrnn, tiny_sentiment, tiny_runs):
+    word, three = tiny_runs / "word", tiny_sentiment / "three"
     assert here("evaluate", qrnn, "--against", word).mistake == (
-        f"{qrnn} and {word} do not have the same classes: nothing to compare."
+        f"--against {word}: is a run of language-model, not of sentiment."
     )
+    assert here("evaluate", qrnn, "--against", three).mistake == (
+        f"{qrnn} and {three} do not have the same classes: nothing to compare."
+    )
+    assert "have different vocabularies" in here("evaluate", word, "--against", tiny_runs / "character").mistake
+    assert "give one of them" in here("evaluate", word, "--against", word, "--cache", 9).mistake
+
+
+def test_words_that_are_not_known_are_named(own_sentiment):
+    result = here("classify", own_sentiment, "--words", "dull zebra and zebra")
+    assert result.stderr == "Note: not in the vocabulary, read as unknown: 'zebra'\n"
+    words = [line.rpartition("\t")[2] for line in result.stdout.splitlines()[1:]]
+    assert words == ["dull", "zebra [unknown]", "and", "zebra [unknown]"]
+    assert here("classify", own_sentiment, "--words", "dull").stderr == ""
+
+
+def test_a_model_of_the_built_in_reviews_says_that_it_is_a_toy(own_sentiment):
+    training = json.loads((own_sentiment / "training.json").read_text())
+    training["corpus"]["name"] = "invented-reviews"
+    (own_sentiment / "training.json").write_text(json.dumps(training))
+    result = here("classify", own_sentiment, "dull")
+    assert result.stderr == f"Note: {own_sentiment}: trained on invented reviews: a toy.\n"
+
+
+def test_control_characters_of_a_label_do_not_reach_the_terminal(own_sentiment):
+    """The labels of somebody else's run: ESC clears the screen, U+202E turns the direction of writing."""
+    strange = ["b\x1b[2J\tad", "g\u202eood\n"]
+    evaluation = package.load(own_sentiment).evaluate("test")
+    training = json.loads((own_sentiment / "training.json").read_text())
+    training["corpus"]["classes"] = strange
+    (own_sentiment / "training.json").write_text(json.dumps(training))
+    results = [
+        here("classify", own_sentiment, "dull"),
+        here("classify", own_sentiment, "--words", "dull"),
+        here("evaluate", own_sentiment),
+        here("plot", "states", own_sentiment, "dull", "--label", "none"),
+    ]
+    told = [result.stdout + result.stderr for result in results]
+    told += replace(evaluation, classes=tuple(strange)).lines()
+    assert [line for text in told for line in text.split("\n") if not line.replace("\t", "").isprintable()] == []
+    assert all(repr(strange[0]) in text or repr(strange[1]) in text for text in (*told[:4], *told[5:]))

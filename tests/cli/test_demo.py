@@ -10,10 +10,16 @@ import pytest
 
 from cli.command import here
 from quasirnn.cli import demo as command
-from quasirnn.cli.demo import default_minutes, equal_time_note, print_examples, print_table, share_of_steps
+from quasirnn.cli.demo import (
+    default_minutes,
+    print_examples,
+    print_table,
+    share_of_steps,
+    what_fits,
+)
 from quasirnn.data import number_words, reviews, topics
-from quasirnn.tasks import demo, sentiment
-from quasirnn.tasks.demo import Again, Part, Row, Shown, steps_in_equal_time
+from quasirnn.tasks import demo, sentiment, shipped
+from quasirnn.tasks.demo import Part, Row, Shown, steps_in_equal_time
 from quasirnn.tasks.registry import find_task
 from quasirnn.tasks.sentiment import TASK as SENTIMENT
 from quasirnn.tasks.sentiment import Classification, WordRead
@@ -23,7 +29,8 @@ TASKS = ("sentiment", "language-model", "translation")
 
 @pytest.fixture
 def quick(monkeypatch, tmp_path):
-    """Small corpora. Bags of words take seconds to fit; what they come to is seen in `test_bag_of_words`."""
+    """Small corpora, no installed models. Bags of words take seconds; `test_bag_of_words` sees what they reach."""
+    monkeypatch.setattr(shipped, "models", dict)
     own = dataclasses.replace(SENTIMENT.demo, baselines=lambda tick: [Row("bag of words", 7, 61.0)])
     monkeypatch.setattr(type(SENTIMENT), "demo", own)
     monkeypatch.setattr(sentiment, "CANDIDATES", 5)
@@ -48,18 +55,16 @@ def typed_next(stdout):
 
 
 def test_demo_compares_both_cells_on_each_task_and_says_what_to_type_next(quick, monkeypatch):
-    monkeypatch.setattr(demo, "steps_in_equal_time", lambda steps, ratio: ("lstm", 1))
-    result = here("demo", "--minutes", "0.05", "--seed", "3", "--out", "here it is")
+    monkeypatch.setattr(demo, "steps_in_equal_time", lambda steps, ratio: 1)
+    result = here("demo", "--minutes", "0.01", "--seed", "3", "--out", "here it is")
     assert result.code == 0, result.stderr
-    for words in ("QRNN", "LSTM", "bag of words", "% right", "bits/char", "% exact", "equal", *TASKS):
+    for words in ("QRNN", "LSTM", "bag of words", "% right", "bits/char", "% exact", "Equal time", *TASKS):
         assert words in result.stdout
-    for name in TASKS:
-        assert f"{name}: LSTM, 1 steps" in " ".join(result.stdout.split())
     assert "validation loss" in result.stderr
     assert "Run: here it is/sentiment-qrnn\n" in result.stderr
-    assert "Run: here it is/sentiment-lstm-equal-time\n" in result.stderr
+    assert "Run: here it is/sentiment-lstm\n" in result.stderr
     folder = quick / "here it is"
-    assert folders(folder) == {f"{task}-{cell}" for task in TASKS for cell in ("qrnn", "lstm", "lstm-equal-time")}
+    assert folders(folder) == {f"{task}-{cell}" for task in TASKS for cell in ("qrnn", "lstm")}
     pictures = {path.name for path in folder.glob("*.png")}
     assert pictures == {f"{task}-curves.png" for task in TASKS} | {"sentiment-states.png", "translation-attention.png"}
     for name in pictures:
@@ -71,6 +76,16 @@ def test_demo_compares_both_cells_on_each_task_and_says_what_to_type_next(quick,
         assert here(*words).code == 0
     assert commands[-1][1:] == [f"here it is/{task}-qrnn" for task in TASKS]
     assert result.stdout.splitlines()[-1].endswith("'here it is/translation-qrnn'")
+
+
+def test_the_demo_opens_with_what_installed_models_do(quick, monkeypatch, tiny_sentiment):
+    installed = dataclasses.replace(SENTIMENT.demo, use=lambda model, folder, seed: Shown("It reads:", "good [100]"))
+    monkeypatch.setattr(type(SENTIMENT), "demo", installed)
+    monkeypatch.setattr(shipped, "models", lambda: {"reviews-en": tiny_sentiment / "qrnn"})
+    result = here("demo", "--task", "sentiment", "--minutes", "0.01", "--no-lstm")
+    assert result.code == 0, result.stderr
+    assert result.stdout.startswith("reviews-en. It reads:\n\n    good [100]\n\n")
+    assert "Now models of your own, trained from nothing:" in result.stderr
 
 
 def test_without_lstm_there_is_nothing_to_compare_and_every_call_has_its_folder(quick):
@@ -184,9 +199,9 @@ def test_steps_follow_the_minutes_and_epochs_have_room_for_them(quick, monkeypat
 
 @pytest.mark.parametrize(
     ("steps", "ratio", "expected"),
-    [(1000, 4 / 3, ("lstm", 750)), (1000, 0.75, ("qrnn", 750)), (1000, 1.0, ("lstm", 1000)), (1, 3.0, ("lstm", 1))],
+    [(1000, 4 / 3, 750), (750, 0.75, 1000), (1000, 1.0, 1000), (1, 3.0, 1)],
 )
-def test_the_slower_cell_gets_the_steps_it_makes_in_the_time_of_the_other(steps, ratio, expected):
+def test_the_lstm_gets_the_steps_it_makes_in_the_time_of_the_qrnn(steps, ratio, expected):
     assert steps_in_equal_time(steps, ratio) == expected
 
 
@@ -198,35 +213,26 @@ def test_speeds_are_taken_in_turns_and_the_ratio_pair_by_pair(quick):
     assert ticks == [(number, 7) for number in range(1, 8)]
 
 
-def part(task="sentiment", again=None, example="first\n\nsecond", equal_time=91.5):
+def part(task="sentiment", compared=True):
     rows = [
         Row("bag of words", 5, 60.0),
-        Row("QRNN", 1000, 98.76, None if equal_time is None else 98.76, speed=3000.0, ratio=1.52, minutes=0.5),
-        Row("LSTM", 1100, 97.0, equal_time, speed=2000.0, ratio=1.0, minutes=0.75),
+        Row("QRNN", 1000, 98.76, 1200, speed=3000.0, ratio=1.52 if compared else None, minutes=0.5),
+        Row("LSTM", 1100, 91.5, 789, speed=2000.0, ratio=1.0, minutes=0.75),
     ]
-    rows = rows[:2] if equal_time is None else rows
-    shown = Shown("It says:", example)
     named = SimpleNamespace(name=task, unit="texts")
-    return Part(named, SENTIMENT.demo, 1200, rows, shown, f"{task}-qrnn", again)
+    shown = Shown("It says:", "first\n\nsecond")
+    return Part(named, SENTIMENT.demo, rows if compared else rows[:2], shown, f"{task}-qrnn")
 
 
-def test_one_table_has_both_readings_and_the_speeds_side_by_side(capsys):
+def test_one_table_has_quality_steps_and_speeds_side_by_side(capsys):
     print_table([part(), part("translation")])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines.count(["QRNN", "1,000", "98.76", "98.76", "3,000", "1.52", "0.50"]) == 2
-    assert lines.count(["LSTM", "1,100", "97.00", "91.50", "2,000", "1.00", "0.75"]) == 2
-    assert ["translation", "%", "right", "%", "right", "texts/s"] in lines
-    print_table([part(equal_time=None)])
+    assert lines.count(["QRNN", "1,000", "98.76", "1,200", "3,000", "1.52", "0.50"]) == 2
+    assert lines.count(["LSTM", "1,100", "91.50", "789", "2,000", "1.00", "0.75"]) == 2
+    assert ["translation", "%", "right", "texts/s"] in lines
+    print_table([part(compared=False)])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["QRNN", "1,000", "98.76", "3,000", "0.50"] in lines
-
-
-def test_the_note_says_which_cell_was_trained_again():
-    mixed = [part(again=Again("LSTM", 800, 0.26)), part("translation", again=Again("QRNN", 700, 0.3)), part("chess")]
-    note = equal_time_note(mixed)
-    assert "sentiment: LSTM, 800 steps, 0.26 minutes; translation: QRNN, 700 steps, 0.30 minutes." in note
-    assert note.endswith("As fast as each other: chess.")
-    assert "as fast as each other" in equal_time_note([part()])
+    assert ["QRNN", "1,000", "98.76", "1,200", "3,000", "0.50"] in lines
 
 
 def test_examples_keep_their_lines(capsys):
@@ -253,3 +259,45 @@ def test_a_review_has_its_probability_below_each_word():
         "",
         "pos, 99.6 %",
     ]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "names", "with_lstm", "said"),
+    [
+        (10, TASKS, True, ""),
+        (2, TASKS, False, "so without the LSTM; "),
+        (1, TASKS[:2], False, "so without the LSTM and translation; "),
+    ],
+)
+def test_a_short_time_leaves_out_what_it_is_not_enough_for_and_says_so(minutes, names, with_lstm, said):
+    tasks = [find_task(name) for name in TASKS]
+    chosen, lstm, note = what_fits(minutes, tasks, True, named=False)
+    assert ([task.name for task in chosen], lstm) == (list(names), with_lstm)
+    assert said in note
+    assert share_of_steps(minutes, chosen, lstm) >= command.LEAST
+
+
+def test_every_time_from_a_minute_on_is_enough_for_useful_models_or_said_to_be_too_short():
+    tasks = [find_task(name) for name in TASKS]
+    for minutes in (1, 1.5, 2, 3, 4, 5, 7, 30):
+        chosen, lstm, _ = what_fits(minutes, tasks, True, named=False)
+        assert share_of_steps(minutes, chosen, lstm) >= command.LEAST
+    # Tasks that are named stay, and are told to be poor.
+    assert what_fits(1, tasks[2:], True, named=True)[0] == tasks[2:]
+    assert "so without the LSTM" in what_fits(1, tasks[2:], True, named=True)[2]
+    assert "so the models will be poor" in what_fits(1, tasks, False, named=True)[2]
+    assert "too short for models of any use" in what_fits(0.1, tasks, True, named=False)[2]
+
+
+def test_no_network_is_below_its_bag_of_words_without_a_word(capsys):
+    rows = [
+        Row("words", 7, 61.0),
+        Row("pairs", 9, 80.0),
+        Row("QRNN", 5, 79.0, 60, minutes=1),
+        Row("LSTM", 5, 81.0, 60, minutes=1),
+    ]
+    part = Part(SENTIMENT, SENTIMENT.demo, rows, Shown("", ""), "run")
+    command.print_notes([part], {"sentiment": 1.0}, None)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "sentiment: the QRNN is no better than pairs after 60 steps, which are too few; more --minutes help." in said
+    assert command.below_baselines([dataclasses.replace(part, rows=[rows[0], *rows[2:]])]) == []

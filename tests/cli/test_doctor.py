@@ -3,18 +3,18 @@ import platform
 
 import torch
 
+from cli.command import as_json, here
 
-def test_doctor_tells_versions_machine_and_back_end(quasirnn):
-    result = quasirnn("doctor")
-    assert result.returncode == 0, result.stderr
-    for words in (platform.python_version(), torch.__version__, "CPU ", "runs on cpu", "fo-pooling is right"):
+
+def test_doctor_tells_versions_machine_and_back_end():
+    result = here("doctor")
+    assert result.code == 0, result.stderr
+    for words in (platform.python_version(), torch.__version__, "CPU ", "runs on cpu", "fo-pooling is correct"):
         assert words in result.stdout
 
 
-def test_doctor_json_is_one_object_and_nothing_else(quasirnn):
-    result = quasirnn("doctor", "--json")
-    assert result.returncode == 0, result.stderr
-    findings = json.loads(result.stdout)
+def test_doctor_json_is_one_object_and_nothing_else():
+    findings = as_json("doctor")
     assert findings["versions"]["torch"] == torch.__version__
     assert findings["cpu"]["threads"] == 1
     assert findings["backends"]["cpu"]["backend"] in ("kernels", "plain")
@@ -23,12 +23,10 @@ def test_doctor_json_is_one_object_and_nothing_else(quasirnn):
 
 
 def test_doctor_says_why_the_kernels_do_not_run(quasirnn):
-    result = quasirnn("doctor", "--json", QUASIRNN_BACKEND="plain")
-    findings = json.loads(result.stdout)
-    assert findings["backends"]["cpu"]["backend"] == "plain"
-    assert "QUASIRNN_BACKEND=plain" in findings["backends"]["cpu"]["reason"]
-    assert findings["self_check"]["ok"] is True
-    assert "QUASIRNN_BACKEND=plain" in quasirnn("doctor", QUASIRNN_BACKEND="plain").stdout
+    result = quasirnn("doctor", QUASIRNN_BACKEND="plain")
+    assert result.returncode == 0, result.stderr
+    assert "QUASIRNN_BACKEND=plain" in result.stdout
+    assert "fo-pooling is correct" in result.stdout
 
 
 def test_doctor_reports_kernels_that_do_not_load(quasirnn, tmp_path):
@@ -36,4 +34,6 @@ def test_doctor_reports_kernels_that_do_not_load(quasirnn, tmp_path):
     broken.write_bytes(b"not a library")
     result = quasirnn("doctor", "--json", QUASIRNN_KERNELS=str(broken))
     assert result.returncode == 0
-    assert json.loads(result.stdout)["backends"]["cpu"]["backend"] == "plain"
+    findings = json.loads(result.stdout)
+    assert findings["backends"]["cpu"]["backend"] == "plain"
+    assert findings["self_check"]["ok"] is True

@@ -44,6 +44,16 @@ def test_evaluate_prints_the_figures_of_a_split(run):
     }
 
 
+def test_a_neural_cache_helps_a_text_that_repeats_itself(word, tmp_path):
+    (tmp_path / "mine.txt").write_text("the cat sat on the mat\n" * 30)
+    where = ("evaluate", word, "--data", tmp_path, "--split", "mine")
+    plain, cached = as_json(*where), as_json(*where, "--cache", 100)
+    assert cached["perplexity"] < plain["perplexity"]
+    assert cached["cache"].keys() == {"window", "sharpness", "share"}
+    assert "with a neural cache, chosen on valid: window 100, sharpness " in here(*where, "--cache", 100).stdout
+    assert "--cache" in here(*where, "--cache", 0).stderr
+
+
 def test_the_validation_of_the_training_is_found_again(word):
     records = [json.loads(line) for line in (word / "metrics.jsonl").read_text().splitlines()]
     best = min(record["perplexity"] for record in records if record["event"] == "valid")
@@ -204,13 +214,17 @@ def test_what_cannot_be_generated(word, arguments, message):
 
 
 @pytest.mark.slow
-def test_score_and_generate_as_processes(word):
-    """Bytes in, bytes out, through real pipes; the same as in this process."""
+def test_score_as_a_process(word):
+    """Bytes in, bytes out, through real pipes."""
     done = run_script("score", word, "--json", stdin="the café\r\nthe dog".encode())
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 1
     assert [item["text"] for item in json.loads(done.stdout)["items"]] == ["the café", "the dog"]
 
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_generate_as_a_process(word):
     done = run_script("generate", word, "--prompt", "the café", "--length", 20, "--seed", 1)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode() == here("generate", word, "--prompt", "the café", "--length", 20, "--seed", 1).stdout
@@ -226,7 +240,7 @@ def test_evaluate_as_a_process(word):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.full)], ids=["buffered", "unbuffered"])
-@pytest.mark.parametrize("command", ["generate", "score"])
+@pytest.mark.parametrize("command", ["generate", pytest.param("score", marks=pytest.mark.full)])
 def test_a_reader_who_has_had_enough_ends_the_command_quietly(word, tmp_path, command, unbuffered):
     (tmp_path / "many.txt").write_text("the cat sat\n" * 30_000)
     how = ["--length", "1000000"] if command == "generate" else ["--file", tmp_path / "many.txt"]

@@ -1,10 +1,14 @@
 """The command itself: help that teaches, and mistakes told in one line."""
 
+import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
+import torch
 
 from cli.command import here
+from quasirnn.cli.errors import Failure, user_errors
 
 COMMANDS = (
     "doctor",
@@ -16,6 +20,7 @@ COMMANDS = (
     "score",
     "translate",
     "plot",
+    "export",
     "serve",
     "bench",
 )
@@ -50,6 +55,34 @@ def test_every_command_has_help(command):
     assert f"Usage: quasirnn {' '.join(command)}" in result.stdout
 
 
+# One process for all of them, as if each were typed.
+EVERY_HELP = """
+import contextlib, io, sys
+from quasirnn.cli import main
+from typer.main import get_command
+
+def words(command, before=()):
+    yield before
+    for name, each in getattr(command, "commands", {}).items():
+        yield from words(each, (*before, name))
+
+main.add_task_commands()
+for typed in list(words(get_command(main.app))):
+    sys.argv = ["quasirnn", *typed, "--help"]
+    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+        main.main()
+    assert f"Usage: {' '.join(sys.argv[:-1])}" in shown.getvalue(), typed
+    assert not {"torch", "numpy"} & sys.modules.keys(), typed
+    print(*typed)
+"""
+
+
+def test_help_needs_no_torch():
+    result = subprocess.run([sys.executable, "-c", EVERY_HELP], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert {*COMMANDS, "plot states", "bench layer"} <= set(result.stdout.splitlines())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -72,3 +105,15 @@ def test_a_mistake_of_a_process_is_one_line_and_exit_code_2(quasirnn):
     result = quasirnn("demo", "--minutes", "soon")
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert result.stderr.startswith("quasirnn: Invalid value for '--minutes'")
+
+
+def test_torchs_own_error_of_memory_is_one_line():
+    """It has no class of its own on the CPU."""
+    with pytest.raises(Failure) as caught, user_errors():
+        torch.empty(2**46)
+    assert str(caught.value) == (
+        "out of memory, 262,144.0 GB were asked for. A smaller batch_size, shorter texts (max_length), or a smaller "
+        "model?"
+    )
+    with pytest.raises(RuntimeError, match="another"), user_errors():
+        raise RuntimeError("another")

@@ -31,7 +31,7 @@ def test_several_runs_with_references(run, tmp_path):
     result = here("plot", "curves", run, other, "--out", out, "--figure", "bits", "--reference", "a = b=6.5")
     assert (result.code, result.stderr) == (0, f"Wrote {out}\n")
     text = out.read_text()
-    for words in ("run: 7.200 at epoch 2", "other: 7.200 at epoch 2", "a = b: 6.500", "bits"):
+    for words in ("run: 7.200 at epoch 2", "other: 7.200 at epoch 2", "a = b: 6.500", "bits (per token)"):
         assert f">{words}</text>" in text
     assert not (run / "curves.png").exists()
 
@@ -100,9 +100,17 @@ def test_states_of_any_layer_and_gate_from_anywhere(classifier, tmp_path):
     file, out = tmp_path / "review.txt", tmp_path / "states.svg"
     file.write_text("It's a\ndull film\n")
     for arguments, stdin, expected in (
-        ([TEXT], b"", {"c of layer 2", "activation of c", "p(good)", "mean forget"}),
-        (["--file", file, "--layer", 1, "--what", "f"], b"", {"f of layer 1", "activation of f", "p(good)"}),
-        (["--label", "bad", "--what", "z"], TEXT.encode(), {"z of layer 2", "activation of z", "p(bad)"}),
+        ([TEXT], b"", {"c of layer 2", "activation of the cells, c", "p(good)", "mean forget"}),
+        (
+            ["--file", file, "--layer", 1, "--what", "f"],
+            b"",
+            {"f of layer 1", "activation of the forget gate, f", "p(good)"},
+        ),
+        (
+            ["--label", "bad", "--what", "z"],
+            TEXT.encode(),
+            {"z of layer 2", "activation of the candidates, z", "p(bad)"},
+        ),
     ):
         out.unlink(missing_ok=True)
         result = here("plot", "states", classifier, *arguments, "--out", out, stdin=stdin)
@@ -136,7 +144,7 @@ def test_confusion_of_any_split(tiny_sentiment, tmp_path):
         ("qrnn", [" "], "the text is blank; there is nothing to read."),
         ("qrnn", [], "the text is blank; there is nothing to read."),
         ("qrnn", [TEXT, "--file", "x.txt"], "TEXT and --file: give one of them."),
-        ("qrnn", ["--file", "x.txt"], "No such file or directory: 'x.txt'"),
+        ("qrnn", ["--file", "x.txt"], "x.txt: not found."),
         ("qrnn", ["a \udcff"], "'a \\udcff': not valid UTF-8."),
         ("qrnn", [TEXT, "--out", "states.pdf"], "states.pdf: pictures are written as .png or .svg"),
         ("qrnn", [TEXT, "--out", "nowhere/states.png"], "there is no folder nowhere"),
@@ -238,7 +246,7 @@ def test_attention_of_a_translation_that_does_not_end(translators, tmp_path, pan
         ([" "], "translate: the text is blank; there is nothing to translate."),
         ([], "translate: the text is blank; there is nothing to translate."),
         ([TUNE, "--file", "x.txt"], "TEXT and --file: give one of them."),
-        (["--file", "x.txt"], "No such file or directory: 'x.txt'"),
+        (["--file", "x.txt"], "x.txt: not found."),
         (["c \udcff"], "'c \\udcff': not valid UTF-8."),
         ([TUNE, "--beam", "0"], "Invalid value for '--beam'"),
         ([TUNE, "--out", "a.pdf"], "a.pdf: pictures are written as .png or .svg"),

@@ -43,7 +43,7 @@ def test_the_test_set_is_touched_by_evaluate_alone(texts, tmp_path):
     run = tmp_path / "run"
     assert here(*TRAIN, "--data", texts, "--out", run, *keys("epochs=1")).code == 0
     mistake = here("evaluate", run).mistake
-    assert mistake == f"{texts}/test.tsv:2: the label 'splendid' is not one of those in training: bad, good"
+    assert mistake == f"{texts}/test.tsv:2: the label 'splendid' is not one of those in training: bad, good."
     assert here("evaluate", run, "--split", "valid").code == 0
     (texts / "test.tsv").write_text("good\tgreat film\n")
     assert as_json("evaluate", run)["texts"] == 1
@@ -89,7 +89,7 @@ def test_resume_refuses_other_vectors(texts, tmp_path):
     for name, message in (
         ("other.txt", f"vectors: the run was started with {file}, not {tmp_path}/other.txt"),
         ("vectors.txt", "the word vectors have changed since the run was started (sha256 "),
-        (None, f"No such file or directory: '{file}'"),
+        (None, f"{file}: not found."),
     ):
         other = ["--vectors", tmp_path / name] if name else []
         if name is None:

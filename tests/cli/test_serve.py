@@ -1,5 +1,6 @@
 """`quasirnn serve` as a user runs it: a process, a port, signals and mistakes."""
 
+import json
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ import pytest
 
 from cli.command import Process, here
 from quasirnn.cli import serve
+from quasirnn.serving.server import listen_unix
 from quasirnn.training.signals import ECHO_SECONDS
 from serving.servers import answer_on, request_of
 
@@ -127,7 +129,6 @@ def test_the_port_is_taken(tiny_runs):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["serve"], "Missing argument 'RUN...'"),
         (["serve", "missing", "--port", 0], "missing: no such folder."),
         (["serve", "{word}", "--port", 70000], "Invalid value for '--port'"),
         (["serve", "{word}", "--queue", 0], "Invalid value for '--queue'"),
@@ -172,3 +173,68 @@ def test_an_address_that_other_machines_can_reach_is_noted(tiny_runs, host, note
     assert (result.code, result.stdout) == (0, "")
     note = f"quasirnn: {host} can be reached from other machines, and there is no authentication.\n"
     assert (note in result.stderr) is noted
+
+
+def test_several_processes_serve_one_port_and_count_together(start, tiny_sentiment):
+    server = start(tiny_sentiment / "qrnn", "--processes", 2, "--workers", 1, "--access-log")
+    assert f"serving {server.address} in 2 processes" in server.output
+    for _ in range(8):
+        # A connection each, so that either process gets some.
+        assert httpx.post(server.address + "/classify", json={"texts": ["a film"]}, timeout=60).status_code == 200
+    assert httpx.get(server.address + "/nowhere", timeout=60).status_code == 404
+    # Either process answers, and what the other has counted may be a moment old.
+    expected = (
+        'quasirnn_requests_total{path="/classify",status="200"} 8',
+        'quasirnn_request_seconds_bucket{path="/classify",le="+Inf"} 8',
+        'quasirnn_tokens_total{path="/classify",model="qrnn"} 16',
+        'quasirnn_model_info{model="qrnn",task="sentiment",cell="qrnn",',
+    )
+
+    def counted():
+        metrics = httpx.get(server.address + "/metrics", timeout=60)
+        assert metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        return all(line in metrics.text for line in expected)
+
+    server.wait_for(counted)
+    server.popen.send_signal(signal.SIGTERM)
+    assert server.wait() == 0
+    told = [json.loads(line) for line in server.output.splitlines() if line.startswith("{")]
+    first = told[0]
+    assert (first["client"], first["method"], first["path"], first["status"]) == (
+        "127.0.0.1",
+        "POST",
+        "/classify",
+        200,
+    )
+    assert first.keys() == {"time", "client", "method", "path", "status", "seconds", "bytes"}
+    assert [each["status"] for each in told if each["path"] == "/nowhere"] == [404]
+
+
+def test_a_mistake_of_several_processes_is_told_once(tmp_path):
+    mistake = here("serve", tmp_path / "nowhere", "--processes", 2, "--port", 0).mistake
+    assert "nowhere: no such folder." in mistake
+
+
+def test_a_unix_socket(tmp_path, tiny_sentiment):
+    path = tmp_path / "server.sock"
+    server = Process(tmp_path / "output", "serve", tiny_sentiment / "qrnn", "--unix", path)
+    try:
+        server.wait_for(lambda: f"serving unix:{path} (Ctrl-C ends it)" in server.output)
+        assert path.stat().st_mode & 0o777 == 0o660
+        with httpx.Client(
+            transport=httpx.HTTPTransport(uds=str(path)), base_url="http://any.name", timeout=60
+        ) as client:
+            assert client.post("/classify", json={"texts": ["a film"]}).status_code == 200
+        assert f"--unix {path}: is there already." in here("serve", tiny_sentiment / "qrnn", "--unix", path).mistake
+    finally:
+        server.popen.send_signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert not path.exists()
+    # What a killed server leaves behind is replaced; another file is not.
+    listen_unix(path).close()
+    listen_unix(path).close()
+    path.unlink()
+    path.write_text("mine")
+    with pytest.raises(OSError, match="is there already"):
+        listen_unix(path)
+    assert path.read_text() == "mine"

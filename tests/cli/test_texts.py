@@ -66,8 +66,8 @@ def test_guarantee_text_as_it_comes(command, run, tmp_path, name, source):
     ("arguments", "message"),
     [
         (["c d", "--file", "x.txt"], "TEXT and --file: give one of them."),
-        (["--file", "x.txt"], "No such file or directory: 'x.txt'"),
-        (["--file", "."], "Is a directory: '.'"),
+        (["--file", "x.txt"], "x.txt: not found."),
+        (["--file", "."], ".: is a directory."),
         (["c \udcff"], "'c \\udcff': not valid UTF-8."),
     ],
 )

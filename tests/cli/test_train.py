@@ -124,7 +124,7 @@ def test_show_prints_every_key_as_it_could_be_given_and_creates_nothing(tiny, tm
     assert (shown.code, shown.stderr) == (0, "")
     assert shown.stdout.startswith(f"{tiny.name}, preset paper, changed where marked *\n")
     lines = {line[2:].split("=")[0]: line for line in shown.stdout.splitlines() if "=" in line.split("#")[0]}
-    assert set(lines) == set(tiny.task.settings.model_fields) - {"cell", "vectors", "lstm_init"}
+    assert set(lines) == set(tiny.task.settings.model_fields) - {"cell", "vectors", "lstm_init", "init_from"}
     paper = tiny.settings(preset="paper")
     assert lines["hidden_size"].startswith("* hidden_size=100 ")
     assert lines["hidden_size"].endswith(f"# paper: {paper.hidden_size}; units of each layer")
@@ -241,7 +241,7 @@ def test_all_mistakes_are_told_at_once_each_with_the_nearest_key(texts, tmp_path
 
 WRONG = {
     "language-model": {
-        "--preset papier": "--preset papier: language-model has demo, paper, fast.",
+        "--preset papier": "--preset papier: language-model has demo, paper, fast, best.",
         "--cell lsmt": "--cell: must be one of qrnn, lstm, got 'lsmt'; did you mean lstm?",
         "--cell lstm zoneout=.1": "zoneout: lstm has none; it belongs to qrnn",
         "--cell lstm kernel_size=2": "kernel_size: lstm has none",
@@ -257,7 +257,7 @@ WRONG = {
         "--data nowhere": "nowhere: not found",
     },
     "sentiment": {
-        "--preset papier": "--preset papier: sentiment has demo, paper, fast.",
+        "--preset papier": "--preset papier: sentiment has demo, paper, fast, best.",
         "lstm_init=orthogonal": "lstm_init: qrnn has none; it belongs to lstm",
         "vectors=glove.txt": "vectors: not a KEY; give --vectors glove.txt",
         "level=word": "level: no such key",

@@ -48,7 +48,11 @@ def test_texts_from_anywhere_keep_their_order(run, tmp_path, source):
     arguments = {"arguments": LINES, "file": ["--file", tmp_path / "texts.txt"], "standard input": []}[source]
     stdin = "\n".join(LINES).encode() if source == "standard input" else b""
     result = here("translate", run, *arguments, stdin=stdin)
-    assert (result.code, result.stderr) == (0, "")
+    assert result.code == 0
+    # Some lines have characters that the model does not know; what is typed has notes on them.
+    notes = result.stderr.splitlines()
+    assert bool(notes) == (source == "arguments")
+    assert all(note.startswith("Note: not in the vocabulary, read as unknown: ") for note in notes)
     found = expected(run)
     assert len({best[0].text for best in found if best}) > 3
     assert result.stdout.split("\n") == [*(best[0].text if best else "" for best in found), ""]
@@ -66,7 +70,7 @@ def test_texts_from_anywhere_keep_their_order(run, tmp_path, source):
 
 def test_the_n_best_have_number_score_and_translation(run):
     result = here("translate", run, *LINES, "--n-best", 3, "--beam", 4)
-    assert (result.code, result.stderr) == (0, "")
+    assert result.code == 0
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     wanted = [(str(number), each) for number, best in enumerate(expected(run, n=3, beam=4), 1) for each in best]
     # Blank texts have none, but their numbers all the same.
@@ -167,8 +171,6 @@ def test_runs_of_other_tasks(qrnn, tiny_runs, tiny_sentiment):
         (["plot", "states", qrnn, "c"], "sentiment"),
     ):
         assert here(*command).mistake == f"{qrnn}: is a run of translation, this command needs one of {needed}."
-    told = here("evaluate", qrnn, "--against", qrnn).mistake
-    assert told == "--against: runs of translation cannot be compared row by row."
 
 
 # Evaluation.

@@ -29,3 +29,9 @@ def sides(stem, pairs):
 
 def jsonl(rows):
     return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def padding_share(lengths, batches):
+    """How much of some batches is padding; every row has a sequence of each of the given lengths."""
+    padded = sum(len(rows) * int(each[rows].max()) for rows in batches for each in lengths.values())
+    return 1 - sum(int(each[rows].sum()) for rows in batches for each in lengths.values()) / padded

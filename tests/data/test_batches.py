@@ -3,10 +3,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from quasirnn.data.batches import EvaluationBatches, LengthBatches, lengths_of, pad, padding_share, to_device
+from data.shapes import padding_share
+from quasirnn.data.batches import EvaluationBatches, LengthBatches, lengths_of, pad, to_device
 from quasirnn.tasks.translation import Pairs, pair_batches
 
 PADDING = 999
@@ -52,7 +53,6 @@ def rows_of(batches):
 LENGTHS = st.lists(st.integers(1, 20), min_size=1, max_size=40)
 
 
-@settings(deadline=None)
 @given(LENGTHS, st.integers(1, 9), st.integers(1, 4), st.integers(0, 2))
 def test_every_sequence_once_in_batches_of_about_one_size(lengths, batch_size, pool, epoch):
     batches = make(lengths, batch_size, pool=pool)
@@ -67,7 +67,6 @@ def test_every_sequence_once_in_batches_of_about_one_size(lengths, batch_size, p
     assert max(sizes) - min(sizes) <= 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 20), min_size=8, max_size=40), st.integers(4, 9), st.integers(1, 4))
 def test_ranks_together_have_the_batch_of_one_process(lengths, batch_size, world_size):
     ranks = [make(lengths, batch_size, rank=rank, world_size=world_size) for rank in range(world_size)]
@@ -136,7 +135,6 @@ def test_nothing_is_cut_unless_asked():
     check(next(make(lengths, 3, max_length=4).epoch(0)), [3, 4, 4])
 
 
-@settings(deadline=None)
 @given(LENGTHS, st.integers(1, 9), st.none() | st.integers(1, 60))
 def test_results_come_back_in_the_order_of_the_sequences(lengths, batch_size, max_tokens):
     batches = make(lengths, batch_size, max_tokens=max_tokens, evaluation=True)
@@ -191,7 +189,6 @@ def make_pairs(lengths, batch_size=8, **options):
     return pair_batches(MARKS, Pairs(sources, targets, [], []), batch_size, **options)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=4, max_size=40), st.integers(1, 4))
 def test_pairs_have_their_marks_in_their_places(lengths, world_size):
     read = []

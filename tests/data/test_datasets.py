@@ -101,8 +101,9 @@ def test_repeated_texts_are_counted(write):
     ("part", "rows", "message"),
     [
         ("test", [("pos", "x"), ("Pos", "y")],
-         r"test\.tsv:2: the label 'Pos' is not one of those in training: neg, pos$"),
-        ("valid", [("good", "x")], r"valid\.tsv:1: the label 'good' is not one of those in training: neg, pos$"),
+         r"test\.tsv:2: the label 'Pos' is not one of those in training: neg, pos\.$"),
+        ("valid", [("good", "x")],
+         r"valid\.tsv:1: the label 'good' is not one of those in training: neg, pos\. Is this row a header\?"),
         ("test", [("pos", "<br />")], r"test\.tsv:1: the text is empty; it has the label 'pos'\. Leave the row out\?$"),
         ("train", [("pos", "x"), ("pos", "y")],
          r"train\.tsv: all 2 texts have the label 'pos'; a classifier needs two classes or more$"),
@@ -314,7 +315,7 @@ def test_the_built_in_corpora(name, sizes):
         pytest.importorskip("num2words")
         pytest.importorskip("babel")
     demo = TASKS[name].presets["demo"].qrnn.model_dump()
-    how = {key: demo[key] for key in ("min_count", "max_length", "level") if key in demo}
+    how = {key: demo[key] for key in ("min_count", "max_length", "level", "lowercase") if key in demo}
     data = load(name, **how)
     assert [len(part) for part in data.corpus.parts.values()] == sizes
     assert (data.corpus.published, data.notes if name != "running" else []) == (False, [])

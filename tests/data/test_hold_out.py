@@ -1,7 +1,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quasirnn.data.hold_out import BLOCKS, BLOCKS_OF_A_PART, choose_rows, cut_text
@@ -35,7 +35,6 @@ def test_a_long_line_is_cut_at_spaces_or_anywhere(text, cuts_at):
         assert len(part) >= len(text) // BLOCKS
 
 
-@settings(deadline=None)
 @given(st.text("ab \n", min_size=BLOCKS, max_size=300), st.integers(0, 5))
 def test_no_character_is_lost(text, seed):
     parts = cut_text(text, ["valid", "test"], seed)
@@ -70,7 +69,6 @@ def test_the_order_of_texts_makes_no_difference():
     assert {TEXTS[row] for row in chosen()["valid"]} == {TEXTS[::-1][row] for row in back}
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30).map(str))), st.integers(0, 3))
 def test_copies_of_a_text_stay_together(pairs, seed):
     # Enough of one class for both parts, whatever the others are.

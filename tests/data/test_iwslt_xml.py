@@ -75,6 +75,23 @@ def test_what_is_refused(file, text, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("encoding", ["Shift_JIS", "utf-32", "foo", "base64"])
+def test_an_encoding_that_the_parser_does_not_have(file, encoding):
+    with pytest.raises(TextError, match=r":1: its encoding cannot be read \(.*\)\. Convert it to UTF-8$"):
+        read_segments(file(XML.replace("UTF-8", encoding)))
+
+
+def test_a_long_comment_is_read_once(file):
+    """Read in pieces, every piece would have the parser begin with the comment again: 10 s for one of 6 MB."""
+    assert read_segments(file(XML.replace("<mteval>", f"<mteval><!-- {'a ' * 3_000_000} -->"))) == SEGMENTS
+
+
+def test_a_file_that_is_far_too_large(file, monkeypatch):
+    monkeypatch.setattr("quasirnn.data.iwslt_xml.MAX_BYTES", 100)
+    with pytest.raises(TextError, match=":1: has more than 100 bytes"):
+        read_segments(file(XML))
+
+
 def test_deep_nesting_is_no_harm(file):
     assert read_segments(file("<a>" * 100_000 + "<seg>deep</seg>" + "</a>" * 100_000)) == ["deep"]
 

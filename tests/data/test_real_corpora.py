@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from data.shapes import LABELLED, PAIRED, TASKS, settings
+from data.shapes import LABELLED, PAIRED, TASKS, padding_share, settings
 from quasirnn.data import word_vectors
-from quasirnn.data.batches import EvaluationBatches, LengthBatches, lengths_of, padding_share
+from quasirnn.data.batches import EvaluationBatches, LengthBatches, lengths_of
 from quasirnn.data.corpus import read_corpus
 from quasirnn.data.known import COUNTS, TextCounts
 from quasirnn.data.streams import EvaluationStreams, Streams

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quasirnn.data import tokens
@@ -51,7 +51,6 @@ def test_lower_case():
     assert tokenise("I DIDN'T<BR>", lowercase=True) == ["i", "did", "n't"]
 
 
-@settings(deadline=None)
 @given(ANY_TEXT)
 def test_tokens_are_words_without_white_space(text):
     found = tokenise(text)
@@ -60,20 +59,17 @@ def test_tokens_are_words_without_white_space(text):
     assert tokenise(text) == found
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(exclude_characters="\u2026.-<\u2019\u00b4`\u0092\u02bc")))
 def test_nothing_is_lost(text):
     assert "".join(tokenise(text)) == "".join(text.split())
 
 
-@settings(deadline=None)
 @given(ANY_TEXT.filter(lambda text: "<" not in text))
 def test_tokens_are_read_as_themselves(text):
     found = tokenise(text)
     assert tokenise(" ".join(found)) == found
 
 
-@settings(deadline=None)
 @given(TRICKY, st.integers(1, 5), st.booleans())
 def test_a_vocabulary_reads_long_texts_in_segments(text, segment, lowercase):
     text = text.replace("\ud800", "<br />")

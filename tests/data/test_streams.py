@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quasirnn.data.streams import IGNORE, EvaluationStreams, Streams
@@ -66,7 +66,6 @@ def test_a_start_outside_of_the_pass(start):
         Streams(torch.arange(21), batch_size=2, length=2).windows(start)
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.integers(2, 60), st.integers(1, 9), st.integers(1, 9), st.integers(0, 70))
 def test_in_evaluation_every_token_after_the_first_counts_once(size, length, batch_size, context):
     ids = torch.arange(size)

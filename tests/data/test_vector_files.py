@@ -1,4 +1,5 @@
 import io
+import os
 import tracemalloc
 import zipfile
 
@@ -176,3 +177,31 @@ def test_an_array_alone_is_no_archive(tmp_path):
     (tmp_path / "a.npz").write_bytes(single.getvalue())
     with pytest.raises(ValueError, match=r"a\.npz: not a \.npz of plain numbers"):
         read_vectors(tmp_path / "a.npz", WANTED)
+
+
+def test_arrays_are_not_held(tmp_path):
+    """64 MB of zeros in an archive of 64 kB: only what is wanted takes memory."""
+    words = np.frombuffer("\n".join(map(str, range(16_384))).encode(), np.uint8)
+    np.savez_compressed(tmp_path / "a.npz", words_utf8=words, vectors=np.zeros((16_384, 1024), np.float32))
+    tracemalloc.start()
+    table = read_vectors(tmp_path / "a.npz", {"7"})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (table.words, list(table.rows)) == (16_384, ["7"])
+    assert peak < 8_000_000
+
+
+def test_arrays_that_promise_too_much(arrays, monkeypatch):
+    monkeypatch.setattr("quasirnn.data.vector_files.MAX_WORD_BYTES", 5)
+    with pytest.raises(ValueError, match="words_utf8 has 14 bytes, more than 5"):
+        read_vectors(arrays(), WANTED)
+    monkeypatch.undo()
+    monkeypatch.setattr("quasirnn.data.vector_files.MAX_DIMENSION", 1)
+    with pytest.raises(ValueError, match="vectors have 2 numbers each, more than 1"):
+        read_vectors(arrays(), WANTED)
+
+
+def test_a_pipe_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "a.txt")
+    with pytest.raises(ValueError, match=r"a\.txt: not a file\."):
+        read_vectors(tmp_path / "a.txt", WANTED)

@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quasirnn.data import tokens
@@ -91,12 +91,9 @@ def test_built_of_texts_within_limits():
     assert notes == [
         "vocabulary: 1 of 2 words are too rare for it; they, 33.3% of the training text, are read as <unk>"
     ]
-    assert rare.count_unknown("good film, good") == 2
-    assert Vocabulary("character", ["a"]).count_unknown("a") == 0
 
 
 @pytest.mark.parametrize("kind", ["word", "character"])
-@settings(deadline=None)
 @given(texts=st.lists(ANY_TEXT), lowercase=st.booleans())
 def test_many_texts_at_once_are_each_by_itself(kind, texts, lowercase):
     vocabulary = Vocabulary.from_text("".join(texts), kind, lowercase=lowercase)
@@ -105,7 +102,6 @@ def test_many_texts_at_once_are_each_by_itself(kind, texts, lowercase):
     ]
 
 
-@settings(deadline=None)
 @given(WORDS)
 def test_words_there_and_back(lines):
     text = as_text(lines)
@@ -116,7 +112,6 @@ def test_words_there_and_back(lines):
     assert vocabulary.decode(ids) == text
 
 
-@settings(deadline=None)
 @given(ANY_TEXT)
 def test_characters_there_and_back(text):
     vocabulary = Vocabulary.from_text(text, "character")
@@ -124,7 +119,6 @@ def test_characters_there_and_back(text):
     assert set(vocabulary.tokens) == {*text, UNKNOWN_CHARACTER}
 
 
-@settings(deadline=None)
 @given(ANY_TEXT, ANY_TEXT)
 def test_other_characters_become_unknown(known, text):
     vocabulary = Vocabulary.from_text(known, "character")
@@ -138,7 +132,6 @@ def test_half_a_character_from_a_command_line_is_unknown():
 
 
 @pytest.mark.parametrize("kind", ["word", "character"])
-@settings(deadline=None)
 @given(text=st.text("aB \n\u0085\u2028\u00a0İ"), segment=st.integers(1, 5), lowercase=st.booleans())
 def test_the_size_of_segments_makes_no_difference(kind, text, segment, lowercase):
     as_read = text.lower() if lowercase else text
@@ -151,7 +144,6 @@ def test_the_size_of_segments_makes_no_difference(kind, text, segment, lowercase
         assert torch.equal(vocabulary.encode(text), ids)
 
 
-@settings(deadline=None)
 @given(WORDS)
 def test_pieces_stream_out_and_join_up(lines):
     text = as_text(lines)
@@ -220,7 +212,6 @@ def test_the_file_is_the_documented_one():
 
 
 @pytest.mark.parametrize("kind", ["word", "character"])
-@settings(deadline=None)
 @given(text=ANY_TEXT, lowercase=st.booleans())
 def test_as_json_there_and_back(kind, text, lowercase):
     vocabulary = Vocabulary.from_text(text, kind, lowercase=lowercase)

@@ -28,7 +28,7 @@ def test_the_commands_are_those_that_the_tests_of_the_task_run():
     assert export == ["export", "QUASIRNN_TASKS=examples/tagging.py"]
     for program, name, *_ in commands:
         assert program == "quasirnn"
-        assert f'command("{name}"' in tests or f'start("{name}"' in tests
+        assert re.search(rf'(here\(|Process\(tmp_path / "output.txt", )"{name}"', tests), name
 
 
 def test_every_method_that_a_task_must_have_is_named():

@@ -7,9 +7,7 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from unittest import mock
 
@@ -18,6 +16,7 @@ import pytest
 import torch
 
 import quasirnn
+from cli.command import Process
 from quasirnn.cli.main import main
 from quasirnn.tasks import registry
 
@@ -25,35 +24,20 @@ ROOT = Path(__file__).parents[2]
 TAGGING = ROOT / "examples" / "tagging.py"
 # 400 steps with a checkpoint after each tenth: time enough for a kill in between.
 LONG = ("epochs=10", "max_steps=400", "checkpoint_every=10", "hidden_size=8", "embedding_size=8", "dropout=0.1")
-WAIT = 300  # seconds; only keeps a hanging test from hanging for ever
 
 pytestmark = pytest.mark.xdist_group("tagging")  # one training serves most tests
 
 
-def environment() -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1", "QUASIRNN_TASKS": str(TAGGING)}
-
-
-def start(*arguments: object, **options) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "quasirnn", *map(str, arguments)]
-    return subprocess.Popen(
-        words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
-    )
-
-
-def command(*arguments: object) -> tuple[str, str]:
-    """`quasirnn ARGUMENTS` to its end: what it printed, and what it said on standard error."""
-    process = start(*arguments)
-    printed, said = process.communicate(timeout=WAIT)
-    assert process.returncode == 0, said
-    return printed, said
+@pytest.fixture(autouse=True, scope="module")
+def _known():
+    with mock.patch.dict(os.environ, {registry.VARIABLE: str(TAGGING)}):
+        yield
 
 
 def here(*arguments: object) -> tuple[int, str, str]:
-    """The same in this process, which takes a fraction of the time: exit code, printed, said."""
+    """`quasirnn ARGUMENTS` in this process: exit code, printed, said."""
     printed, said = io.StringIO(), io.StringIO()
     with (
-        mock.patch.dict(os.environ, {registry.VARIABLE: str(TAGGING)}),
         mock.patch.object(sys, "argv", ["quasirnn", *map(str, arguments)]),
         contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(said),
@@ -75,19 +59,19 @@ def weights(run: Path) -> dict[str, str]:
 def run(tmp_path_factory) -> Path:
     """Trained with the preset demo."""
     folder = tmp_path_factory.mktemp("tagging") / "run"
-    _, said = command("train", "tagging", "--out", folder)
+    code, _, said = here("train", "tagging", "--out", folder)
+    assert code == 0, said
     assert "tagging, preset demo: QRNN" in said
     return folder
 
 
 @pytest.fixture
-def tagger(run, monkeypatch):
-    monkeypatch.setenv(registry.VARIABLE, str(TAGGING))
+def tagger(run):
     return quasirnn.load(run)
 
 
 def test_it_learns_what_no_word_alone_can_tell(run):
-    figures = json.loads(command("evaluate", run, "--json")[0])
+    figures = json.loads(here("evaluate", run, "--json")[1])
     # A word's most frequent tag is right for 75.65 % of the words.
     assert figures["accuracy"] > 99
     assert (figures["corpus"], figures["split"], figures["texts"]) == ("small-grammar", "test", 500)
@@ -97,9 +81,21 @@ def test_it_learns_what_no_word_alone_can_tell(run):
     )
 
 
+def test_it_can_be_fine_tuned(run, tmp_path):
+    """Sizes are those of the source, and after a step it is nearly as good as before."""
+    code, _, said = here("train", "tagging", "--from", run, "--out", tmp_path / "run", "max_steps=1")
+    assert code == 0, said
+    settings = json.loads((tmp_path / "run" / "training.json").read_text())["settings"]
+    assert (settings["hidden_size"], settings["embedding_size"]) == (32, 32)
+    assert "all of them" in said
+    assert float(re.search(r"accuracy ([0-9.]+)", said)[1]) > 80
+    code, _, said = here("train", "tagging", "--from", run, "--out", tmp_path / "other", "embedding_size=8")
+    assert (code, said.count("\n")) == (2, 1)
+
+
 def test_the_baseline_of_the_demo(tagger):
     (row,) = tagger.definition.demo.baselines(lambda done, of: None)
-    assert (row.name, round(row.equal_steps, 2)) == ("most frequent tag", 75.65)
+    assert (row.name, round(row.quality, 2)) == ("most frequent tag", 75.65)
 
 
 def test_an_lstm_is_one_flag_away(tmp_path):
@@ -108,18 +104,16 @@ def test_an_lstm_is_one_flag_away(tmp_path):
     assert json.loads(here("evaluate", tmp_path / "run", "--json")[1])["accuracy"] > 97
 
 
+# By default the engine and the language model are killed.
+@pytest.mark.full
 def test_killed_and_resumed_it_ends_with_the_same_weights(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    command("train", "tagging", "--out", whole, *LONG)
-    process, limit = start("train", "tagging", "--out", killed, *LONG), time.monotonic() + WAIT
-    while not list(killed.glob("checkpoint/step-*")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < limit
-        time.sleep(0.002)
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    command("train", "tagging", "--out", killed, "--resume")
+    assert here("train", "tagging", "--out", whole, *LONG)[0] == 0
+    process = Process(tmp_path / "output.txt", "train", "tagging", "--out", killed, *LONG)
+    process.wait_for(lambda: any(killed.glob("checkpoint/step-*")))
+    process.popen.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert here("train", "tagging", "--out", killed, "--resume")[0] == 0
     events = [json.loads(line) for line in (killed / "metrics.jsonl").read_text().splitlines()]
     assert [0 < each["step"] < 400 for each in events if each["event"] == "resume"] == [True]
     assert weights(killed) == weights(whole)
@@ -128,7 +122,7 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(tmp_path):
 def test_its_command_tags_texts_line_by_line(run, tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text("the light watch here\n\nthe light watch play here\n")
-    assert command("tag", run, "--file", file)[0].splitlines() == [
+    assert here("tag", run, "--file", file)[1].splitlines() == [
         "the/DET light/NOUN watch/VERB here/ADV",
         "",
         "the/DET light/ADJ watch/NOUN play/VERB here/ADV",
@@ -156,13 +150,12 @@ def test_padding_has_no_effect(tagger, cell):
     torch.testing.assert_close(model(tokens, lengths, tags), expected)
 
 
-def test_its_endpoint(run):
-    process = start("serve", run, "--port", 0, "--workers", 1)
+def test_its_endpoint(run, tmp_path):
+    server = Process(tmp_path / "output.txt", "serve", run, "--port", 0, "--workers", 1)
     try:
-        for line in process.stderr:
-            if "(Ctrl-C ends it)" in line:
-                break
-        with httpx.Client(base_url=line.partition("serving ")[2].split()[0], timeout=WAIT) as client:
+        server.wait_for(lambda: "(Ctrl-C ends it)" in server.output)
+        address = server.output.partition("serving ")[2].split()[0]
+        with httpx.Client(base_url=address, timeout=300) as client:
             answer = client.post("/tag", json={"texts": ["the light watch here", "they fish"]})
             assert (answer.status_code, answer.json()["results"]) == (
                 200,
@@ -179,11 +172,10 @@ def test_its_endpoint(run):
             assert told["models"][0]["tags"] == ["ADJ", "ADV", "DET", "NOUN", "PREP", "PRON", "VERB"]
             assert told["limits"]["tag_texts"] == 64
             assert "/tag" in client.get("/openapi.json").json()["paths"]
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(WAIT) == 0
+        server.popen.send_signal(signal.SIGTERM)
+        assert server.wait() == 0
     finally:
-        process.kill()
-        process.communicate()
+        server.popen.kill()
 
 
 def test_data_of_ones_own_and_mistakes_in_them(tmp_path):

@@ -38,6 +38,7 @@ class Copy:
     """The tracked files in a folder of their own, with the kernels as they were built here."""
 
     root: Path
+    workers: int
     environment: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +63,7 @@ class Copy:
         )
 
     def build_kernels(self) -> None:
-        built = self.run("setup.py", "-q", "build_ext", "--inplace", QUASIRNN_REQUIRE_KERNELS="1")
+        built = self.run("setup.py", "-q", "build_ext", "--inplace")
         assert built.returncode == 0, built.stderr
 
     def restore_kernels(self) -> None:
@@ -72,13 +73,17 @@ class Copy:
     def test(self, files: list[str], backend: str | None = None) -> str | None:
         """The first test that fails, or None."""
         chosen = {} if backend is None else {"QUASIRNN_BACKEND": backend}
-        words = ["-m", "pytest", "-x", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"]
+        words = ["-m", "pytest", "-x", "-q", "-n", str(self.workers), "--dist", "loadgroup", "-p", "no:cacheprovider"]
         result = self.run(*words, *(f"tests/{name}" for name in files), **chosen)
         if result.returncode == 0:
             return None
         failed = re.search(r"^(?:FAILED|ERROR) (\S+?::\w+|\S+)", result.stdout, re.MULTILINE)
         assert failed, result.stdout[-2000:] + result.stderr[-2000:]
         return failed[1].removeprefix("tests/")
+
+
+def faults() -> list[Fault]:
+    return [Fault(**values) for values in tomllib.loads((HERE / "faults.toml").read_text())["fault"]]
 
 
 def caught(copy: Copy, fault: Fault) -> str:
@@ -103,26 +108,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="only faults with one of these words in name or file")
     parser.add_argument("--no-baseline", action="store_true", help="do not run the tests on sound sources first")
+    parser.add_argument("--workers", type=int, default=2, help="of pytest")
     asked = parser.parse_args()
-    faults = [Fault(**values) for values in tomllib.loads((HERE / "faults.toml").read_text())["fault"]]
+    chosen = faults()
     if asked.words:
-        faults = [fault for fault in faults if any(word in fault.name + fault.file for word in asked.words)]
+        chosen = [fault for fault in chosen if any(word in fault.name + fault.file for word in asked.words)]
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        copy = Copy(Path(folder))
+        copy = Copy(Path(folder), asked.workers)
         if not asked.no_baseline:
-            for backend in sorted({fault.backend or "" for fault in faults}):
-                files = sorted({name for fault in faults if (fault.backend or "") == backend for name in fault.tests})
+            for backend in sorted({fault.backend or "" for fault in chosen}):
+                files = sorted({name for fault in chosen if (fault.backend or "") == backend for name in fault.tests})
                 failed = copy.test(files, backend or None)
                 assert failed is None, f"{failed} fails without any fault"
         print("| file | fault | caught by |\n|---|---|---|", flush=True)
         results = []
-        for fault in faults:
+        for fault in chosen:
             results.append(caught(copy, fault))
             print(f"| `{fault.file}` | {fault.name} | {results[-1]} |", flush=True)
     number = sum(result.startswith("`") for result in results)
-    print(f"\n{number} of {len(faults)} caught, {(time.monotonic() - began) / 60:.1f} minutes.")
-    sys.exit(number != len(faults))
+    print(f"\n{number} of {len(chosen)} caught, {(time.monotonic() - began) / 60:.1f} minutes.")
+    sys.exit(number != len(chosen))
 
 
 if __name__ == "__main__":

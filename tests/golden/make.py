@@ -3,6 +3,7 @@
 All that is compared is replaced: values.json, answers.json, weights/ and runs/. See README.md for when that is right.
 With --figures, for a deliberate change of what a trained model computes in eval: run folders, weights of checkpoints,
 corpora and vocabularies stay and must be met, and only figures and answers are replaced.
+With --only NAME, a training of `cases.CORPORA`: that one alone is made anew.
 """
 
 import contextlib
@@ -54,6 +55,16 @@ def main() -> None:
         values["machine"] = machine(Path(next(iter(RUNS))))
         write_json(VALUES, values)
     answers.record()
+
+
+def renew_one(name: str) -> None:
+    """Replace the values and weights of one training."""
+    torch.set_num_threads(1)
+    values = json.loads(VALUES.read_text())
+    with tempfile.TemporaryDirectory() as temporary, contextlib.chdir(temporary):
+        write_all(Path("corpora"))
+        values["corpora"][name] = made(name, CORPORA[name])
+    write_json(VALUES, values)
 
 
 def renew_figures() -> None:
@@ -128,4 +139,7 @@ def write_json(file: Path, values: Any) -> None:
 
 
 if __name__ == "__main__":
-    renew_figures() if "--figures" in sys.argv else main()
+    if "--only" in sys.argv:
+        renew_one(sys.argv[sys.argv.index("--only") + 1])
+    else:
+        renew_figures() if "--figures" in sys.argv else main()

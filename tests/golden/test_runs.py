@@ -25,7 +25,7 @@ each_run = pytest.mark.parametrize("name", RUNS)
 
 
 @each_run
-def test_resumed_to_the_same_bits(name, values, same_machine):
+def test_guarantee_runs_survive_new_versions_resumed_to_the_same_bits(name, values, same_machine):
     run, expected = Path("resumed") / name, values["runs"][name]
     shutil.copytree(FOLDER / name, run)
     before, recorded = hashes(run), len(metrics(run))

@@ -53,7 +53,9 @@ def test_another_order():
         BagOfWords(texts([1]), classes=2, order=3)
 
 
+# The reviews are the same to the letter, which data/test_reviews.py sees to; so are these figures.
 @pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("order", "bar"), [(1, 0.85), (2, 0.90)])
 def test_the_built_in_reviews_need_order(order, bar):
     """And no straw man: the best of several penalties on validation."""

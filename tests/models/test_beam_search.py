@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.exhaustive_search import END, RandomModel, Result, every_path, factor, plain_beam, ranked, row
@@ -62,7 +62,6 @@ def test_a_beam_of_all_prefixes_is_exhaustive_search(seed, longest):
             check_same(best[sentence], expected[:1])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     beam=st.integers(1, 9),

@@ -89,8 +89,8 @@ def broken_at(step: int, sentence: int, value: float, token: int | None):
 @pytest.mark.parametrize(
     ("value", "token", "message"),
     [
-        (math.nan, 2, "{}: NaN among the log-probabilities at step 3 of sentence 1."),
-        (math.nan, 0, "{}: NaN among the log-probabilities at step 3 of sentence 1."),
+        (math.nan, 2, "{}: NaN among the log-probabilities at step 3 of sentence 1: the model's output is not finite"),
+        (math.nan, 0, "{}: NaN among the log-probabilities at step 3 of sentence 1: the model's output is not finite"),
         (2.5, 1, "{}: log-probabilities must be at most 0, got 2.5 at step 3 of sentence 1. If these are logits: "),
         (
             math.inf,

@@ -21,6 +21,7 @@ VARIANTS = {
     "one layer": {"num_layers": 1, "dropout": 0.4},
     "tied": {"tied": True},
     "small words": {"embedding_size": 3},
+    "documents": {"document_start": 0, "kernel_size": 3},
     "lstm": {"cell": "lstm", "dropout": 0.4},
     "locked": {"dropout": 0.4, "output_dropout": 0.2, "word_dropout": 0.2, "locked_dropout": True, "tied": True},
     "lstm, locked": {"cell": "lstm", "dropout": 0.4, "locked_dropout": True, "num_layers": 3},
@@ -48,6 +49,17 @@ def read_in_pieces(call, pieces: list[int], *tensors: torch.Tensor) -> torch.Ten
         result, state = call(*parts, state)
         results.append(result)
     return torch.cat(results)
+
+
+def test_documents_are_read_one_by_one():
+    model = build(document_start=0, kernel_size=3)
+    documents = [torch.tensor([0, 3, 4, 5]), torch.tensor([0, 7]), torch.tensor([0, 1, 2])]
+    with torch.no_grad():
+        together, _ = model(torch.cat(documents)[:, None])
+        alone = torch.cat([model(document[:, None])[0] for document in documents])
+    torch.testing.assert_close(together, alone)
+    with pytest.raises(ValueError, match="an LSTM has no document_start"):
+        build(cell="lstm", document_start=0)
 
 
 @pytest.mark.parametrize("pieces", [[1] * 9, [4, 5], [1, 7, 1], [8, 1]], ids=str)
@@ -141,6 +153,15 @@ def test_locked_dropout_keeps_the_expectation_and_changes_nothing_in_eval(cell):
     mean = torch.stack([model.hidden(text(5, 2))[0].detach() for _ in range(3000)]).mean(0)
     # The standard error of a value is its size times sqrt(0.3 / 0.7 / 3000) = 0.012.
     torch.testing.assert_close(mean, expected.detach(), rtol=0.06, atol=1e-9)
+
+
+def test_input_dropout_is_that_of_the_embeddings_alone():
+    shares = []
+    model = build(dropout=0.5, input_dropout=0.2).train()
+    for layer in model.rnn.layers:
+        layer.register_forward_pre_hook(lambda _, inputs: shares.append((inputs[0] == 0).double().mean().item()))
+    model(text(200, 8))
+    assert shares == pytest.approx([0.2, 0.5], abs=0.03)
 
 
 def test_word_dropout_drops_a_word_wherever_it_occurs():
@@ -265,6 +286,9 @@ def test_the_first_guess_is_nearly_uniform():
         ({"pooling": "of"}, "pooling"),
         ({"zoneout": 1.5}, "zoneout"),
         ({"dropout": 1.5}, "dropout"),
+        ({"input_dropout": 1.5}, "LanguageModel: input_dropout is a probability"),
+        ({"output_dropout": 2147483648}, "LanguageModel: output_dropout is a probability"),
+        ({"dropout": -0.5}, "LanguageModel: dropout is a probability"),
         ({"word_dropout": 1.5}, "LanguageModel: word_dropout is a probability"),
     ],
 )

@@ -9,7 +9,6 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.export import Dim
 
 from quasirnn import QRNN, QRNNLayer
-from quasirnn.ops import backends
 
 pytestmark = pytest.mark.slow
 
@@ -40,9 +39,12 @@ def assert_same(mine: list[Tensor], true: list[Tensor]) -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=8 * torch.finfo(b.dtype).eps * size)
 
 
-@pytest.mark.skipif(backends.kernels is None, reason="once is enough: inductor sees the same operators in both runs")
-def test_inductor_whole_graph():
-    rnn = QRNN(3, 5, 2, bidirectional=True, kernel_size=3)
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"num_layers": 2, "bidirectional": True, "kernel_size": 3}, marks=pytest.mark.full)]
+)
+@torch._inductor.config.patch(cpp_cache_precompile_headers=False)  # they pay after many graphs, not after one
+def test_inductor_whole_graph(options):
+    rnn = QRNN(3, 5, **options)
     compiled = torch.compile(rnn, fullgraph=True, dynamic=True)
     for T, lengths in ((6, [6, 1, 3, 4]), (9, [2, 9, 9, 5])):
         x, rows = torch.randn(T, 4, 3), torch.tensor(lengths)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import distributed, multiprocessing
 
+import processes  # noqa: F401  (what the fork server imports once)
 from nn.data_parallel import build, loss_of, work
 
 
@@ -15,7 +16,7 @@ def test_gradients_of_two_processes_are_those_of_one(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    multiprocessing.start_processes(work, args=(str(tmp_path), port), nprocs=2, start_method="spawn")
+    multiprocessing.start_processes(work, args=(str(tmp_path), port), nprocs=2, start_method="forkserver")
     rnn, x, lengths = build()
     truth = torch.autograd.grad(loss_of(rnn, x, lengths), list(rnn.parameters()))
     for rank in range(2):

@@ -1,7 +1,5 @@
 """What code written for `nn.LSTM` does besides calling it: each of these failed once, or was silently wrong."""
 
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -11,6 +9,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
 from quasirnn import QRNN
+from quasirnn.nn import as_matrices, from_matrices
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 all_poolings = pytest.mark.parametrize("pooling", ["f", "fo", "ifo"])
@@ -228,6 +227,70 @@ def test_weights_by_name(gradients):
         assert (pruned.layers[0].weight == 0).float().mean() == 0.5
 
 
+def test_weights_as_matrices_for_optimizers_that_want_them():
+    model = nn.Sequential(nn.Linear(3, 3), QRNN(3, 4, 2, kernel_size=(3, 1), bidirectional=True))
+    x = torch.randn(5, 2, 3)
+    names, before = set(model.state_dict()), model(x)[0].detach()
+    assert as_matrices(as_matrices(model)) is model
+    torch.testing.assert_close(model(x)[0], before)
+    matrices = [p for p in model.parameters() if p.ndim == 2]
+    assert len(matrices) == 5
+    optimizer = torch.optim.Muon(matrices, lr=0.1)
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        losses.append(model(x)[0].square().mean())
+        losses[-1].backward()
+        optimizer.step()
+    assert losses[-1] < losses[0]
+    trained = model(x)[0].detach()
+    from_matrices(model)
+    assert set(model.state_dict()) == names
+    torch.testing.assert_close(model(x)[0], trained)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x)[0], trained)
+
+
+class MaskedQRNN(QRNN):
+    """docs/from-lstm.md has it for torchrl's LSTMModule."""
+
+    def forward(self, input, hx=None, mask=None):
+        return super().forward(input, hx, lengths=None if mask is None else mask.sum(1))
+
+
+def test_states_of_one_shape_with_a_kernel_of_one():
+    """What RecurrentPPO and LSTMModule allocate: hidden and cell states alike, set to zero where an episode begins."""
+    rnn = MaskedQRNN(3, 4, 2, batch_first=True, kernel_size=1).eval()
+    x, starts = torch.randn(2, 9, 3), torch.zeros(2, 9, dtype=torch.bool)
+    starts[:, 0] = starts[0, 4] = True
+    state = torch.zeros(2, 2, 2, 4)
+    steps = []
+    for t in range(9):
+        keep = (~starts[:, t]).float().view(1, 2, 1)
+        output, (h, c) = rnn(x[:, t : t + 1], (keep * state[0], keep * state[1]))
+        state = torch.stack([h, c])
+        steps.append(output)
+    stepwise = torch.cat(steps, dim=1)
+    padded = torch.zeros(3, 9, 3)
+    padded[0, :4], padded[1, :5], padded[2] = x[0, :4], x[0, 4:], x[1]
+    mask = torch.arange(9) < torch.tensor([4, 5, 9])[:, None]
+    output, _ = rnn(padded, mask=mask)
+    torch.testing.assert_close(torch.cat([output[0, :4], output[1, :5]]), stepwise[0])
+    torch.testing.assert_close(output[2], stepwise[1])
+
+
+def test_states_of_nodes_side_by_side():
+    """Stanza's LSTMTreeStack: each node keeps its state, and nodes are concatenated along the batch."""
+    rnn = QRNN(3, 4, 2).eval()
+    x = torch.randn(2, 1, 3)
+    first = torch.zeros(2, 1, 4), torch.zeros(2, 1, 4 + rnn.context_width)
+    _, second = rnn(x[:1], first)
+    h, c = (torch.cat(parts, dim=1) for parts in zip(first, second, strict=True))
+    output, _ = rnn(x[1:].expand(1, 2, 3), (h, c))
+    torch.testing.assert_close(output[0, 0], rnn(x[1:])[0][0, 0])
+    torch.testing.assert_close(output[0, 1], rnn(x)[0][1, 0])
+
+
 def test_global_hooks_see_the_layers_without_gradients_too():
     rnn, called = QRNN(3, 4, 2).eval(), []
     for register in (
@@ -242,33 +305,3 @@ def test_global_hooks_see_the_layers_without_gradients_too():
             handle.remove()
         assert {rnn, *rnn.layers} <= set(called)
         called.clear()
-
-
-TYPED = """
-import torch
-from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_sequence
-from quasirnn import QRNN
-
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.rnn = QRNN(3, 4, num_layers=2, batch_first=True)
-
-    def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        output, (h, c) = self.rnn(x, state)
-        output = output + 1
-        return output.sum() + h.sum() + c.sum()
-
-packed, _ = QRNN(3, 4)(pack_sequence([torch.zeros(2, 3)]))
-data: Tensor = packed.data
-gates: dict[str, dict[str, Tensor]] = QRNN(3, 4).inspect(torch.zeros(2, 1, 3))
-"""
-
-
-def test_a_users_file_passes_mypy_strict(tmp_path):
-    file = tmp_path / "user.py"
-    file.write_text(TYPED)
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(file)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout

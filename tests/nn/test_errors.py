@@ -1,6 +1,7 @@
 """Wrong calls: a ValueError or TypeError that says what must hold, with the sizes, and what came."""
 
 import re
+import warnings
 
 import pytest
 import torch
@@ -43,6 +44,13 @@ def zeros(*shape, **options):
 
 def pair(layers=2, rows=4, columns=5):
     return zeros(layers, rows, 5), zeros(layers, rows, columns)
+
+
+def quantized(x):
+    with warnings.catch_warnings():
+        # That torch is going to drop them.
+        warnings.simplefilter("ignore")
+        return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
 
 
 BUILDING = {
@@ -96,6 +104,29 @@ BUILDING = {
 }
 
 CALLING = {
+    **{
+        f"{kind} input": (
+            call(change(torch.ones(6, 4, 3))),
+            TypeError,
+            f"QRNN: input must be a strided tensor, got {named}. input.to_dense()?",
+        )
+        for kind, named, change in (
+            ("mkldnn", "_mkldnn", torch.Tensor.to_mkldnn),
+            ("sparse", "sparse_coo", torch.Tensor.to_sparse),
+            ("nested", "nested", lambda x: torch.nested.nested_tensor([x[0], x[1]], layout=torch.jagged)),
+            (
+                "quantized",
+                "quantized",
+                quantized,
+            ),
+        )
+    },
+    "complex input": (call(torch.ones(6, 4, 3).cfloat()), TypeError, "QRNN: input must be float32,"),
+    "mkldnn state": (
+        call(None, tuple(part.to_mkldnn() for part in pair())),
+        TypeError,
+        "QRNN: hx[0] must be a strided tensor, got _mkldnn.",
+    ),
     "no tensor": (call([[1.0]]), TypeError, "QRNN: input must be a tensor, got list. torch.as_tensor(input)?"),
     "tokens": (
         call(zeros(6, 4, 3, dtype=torch.int64)),
@@ -241,7 +272,7 @@ CALLING = {
     "packed, and lengths": (
         call(pack_sequence([zeros(6, 3), zeros(2, 3)]), lengths=[6, 2]),
         ValueError,
-        "QRNN: a PackedSequence carries its lengths; leave lengths= out.",
+        "QRNN: a PackedSequence carries its lengths; leave lengths=, starts= and cu_seqlens= out.",
     ),
     "packed, other features": (
         call(pack_sequence([zeros(6, 2)])),

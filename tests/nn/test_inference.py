@@ -9,6 +9,8 @@ from nn.reference_stack import assert_right, describe, parameters_of
 from ops.cases import pairwise
 from quasirnn import QRNN
 
+pytestmark = pytest.mark.backends
+
 SAMPLE = pairwise(
     11,
     T=(1, 2, 7, 130),

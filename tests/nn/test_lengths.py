@@ -7,6 +7,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_s
 
 from quasirnn import QRNN
 
+pytestmark = pytest.mark.backends
+
 LENGTHS = [7, 2, 5, 1, 7]
 VARIANTS = {
     "causal": {"kernel_size": (3, 2)},

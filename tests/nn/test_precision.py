@@ -7,6 +7,8 @@ import torch
 
 from quasirnn import QRNN
 
+pytestmark = pytest.mark.backends
+
 SIXTEEN = (torch.float16, torch.bfloat16)
 STATE = {
     torch.float16: torch.float32,

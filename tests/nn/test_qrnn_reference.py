@@ -11,6 +11,8 @@ from nn.reference_stack import assert_right, describe, parameters_of
 from ops.cases import pairwise
 from quasirnn import QRNN
 
+pytestmark = pytest.mark.backends
+
 SWITCH = (False, True)
 SAMPLE = pairwise(
     7,

@@ -7,6 +7,7 @@ import torch
 
 from quasirnn import QRNN
 from quasirnn.ops import reference
+from quasirnn.ops.dropout import dropout
 
 # tanh(n * A) = (3^n - 1) / (3^n + 1): 1/2, 4/5, 13/14, ... which makes whole stacks computable by hand.
 A = math.atanh(0.5)
@@ -129,7 +130,7 @@ def test_dropout_acts_between_layers_in_training_only(dense):
     trained, _ = rnn(x)
     torch.manual_seed(1)
     # One draw per pair of layers, scaled as everywhere in torch, and none after the last: the very same bits.
-    assert torch.equal(trained, stack_of_drops(rnn, x, lambda h: torch.nn.functional.dropout(h, 0.5)))
+    assert torch.equal(trained, stack_of_drops(rnn, x, lambda h: dropout(h, 0.5)))
     assert not torch.equal(trained, rnn(x)[0]), "the next call draws anew"
     assert (trained != 0).all(), "nothing is dropped after the last layer"
     evaluated, _ = rnn.eval()(x)

@@ -37,6 +37,7 @@ class Case:
     expected: bool = False  # zoneout without a seed, as in eval
     bias: str = "one"  # "none", "one" or "rows"
     gates: bool = False  # also all cells and gates out of the layer
+    starts: bool = False  # several sequences in a row
 
     def __str__(self) -> str:
         shown = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -58,6 +59,11 @@ class Case:
             return None
         drawn = random.Random(str(self)).choices(range(1, self.T + 1), k=self.B)
         return torch.tensor(sorted(drawn, reverse=True), dtype=torch.int64)
+
+    def row_starts(self) -> Tensor | None:
+        if not self.starts:
+            return None
+        return torch.rand(self.T, self.B, generator=torch.Generator().manual_seed(zlib.crc32(str(self).encode()))) < 0.3
 
     def seed(self) -> Tensor | None:
         return torch.tensor(zlib.crc32(str(self).encode()) << 31) if self.zoneout and not self.expected else None
@@ -94,7 +100,7 @@ def inputs(case: Case, dtype: torch.dtype, draw: int = 0) -> dict[str, Tensor]:
 
 def public(case: Case, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The case through the public functions."""
-    order = {"reverse": case.reverse, "lengths": case.row_lengths()}
+    order = {"reverse": case.reverse, "lengths": case.row_lengths(), "starts": case.row_starts()}
     fused = {"pooling": case.pooling, "zoneout": case.zoneout, "seed": case.seed(), **order}
     if case.function == "layer":
         out = ops.qrnn_layer(**tensors, **fused, look_ahead=case.steps_ahead, return_gates=case.gates)
@@ -114,7 +120,7 @@ def public(case: Case, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def exact(case: Case, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The case through the reference: the truth where the tensors are float64, else what plain PyTorch makes of it."""
-    order = {"reverse": case.reverse, "lengths": case.row_lengths()}
+    order = {"reverse": case.reverse, "lengths": case.row_lengths(), "starts": case.row_starts()}
     fused = {"zoneout": case.zoneout, "seed": case.seed()}
     if case.function == "linear":
         return dict(zip(("h", "c_last"), reference.linear_recurrence(**tensors, **order), strict=True))
@@ -180,15 +186,21 @@ def pairwise(seed: int, **choices: tuple) -> list[dict]:
     return rows
 
 
+def axes(function: str) -> dict[str, tuple]:
+    """What a function can be asked for, besides sizes."""
+    switch = (False, True)
+    choices: dict[str, tuple] = {"reverse": switch, "lengths": switch, "state": switch}
+    if function != "linear":
+        choices["pooling"] = POOLINGS
+    if function in ("layer", "fused"):
+        choices |= {"zoneout": (0.0, 0.3), "expected": switch}
+    if function == "layer":
+        choices |= {"look_ahead": switch, "gates": switch}
+    return choices
+
+
 def variants(function: str, **sizes: int) -> list[Case]:
     """Every variant of a function at one small size."""
-    switch = (False, True)
-    axes = {"reverse": switch, "lengths": switch, "state": switch}
-    if function != "linear":
-        axes["pooling"] = POOLINGS
-    if function in ("layer", "fused"):
-        axes |= {"zoneout": (0.0, 0.3), "expected": switch}
-    if function == "layer":
-        axes |= {"look_ahead": switch, "gates": switch}
-    rows = (dict(zip(axes, row, strict=True)) for row in itertools.product(*axes.values()))
+    choices = axes(function)
+    rows = (dict(zip(choices, row, strict=True)) for row in itertools.product(*choices.values()))
     return [Case(function, **sizes, **row) for row in rows if row.get("zoneout") or not row.get("expected")]

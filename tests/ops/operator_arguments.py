@@ -12,37 +12,37 @@ def arguments(case: Case, dtype: torch.dtype) -> tuple[str, list]:
     state = tensors.get("h0", tensors.get("c0"))
     state = None if state is None else state.to(operators.state_type(dtype))
     lengths, num_gates = case.row_lengths(), len(case.pooling) + 1
-    zoneout = [lengths, case.seed(), case.zoneout, num_gates]
+    zoneout = [lengths, case.row_starts(), case.seed(), case.zoneout, num_gates]
     if case.function == "layer":
         head = [tensors["x"], tensors["weight"], tensors.get("bias"), tensors.get("context"), state]
         return "layer", [*head, *zoneout, case.steps_ahead, case.reverse, case.gates]
     if case.function == "fused":
         return "pool", [tensors["gates"], tensors.get("bias"), state, *zoneout, case.reverse, case.gates]
     a, b = (tensors["a"], tensors["b"]) if case.function == "linear" else (tensors["f"], tensors["z"])
-    return "recurrence", [a, b, state, lengths, case.reverse]
+    return "recurrence", [a, b, state, lengths, case.row_starts(), case.reverse]
 
 
 def backward_arguments(case: Case, dtype: torch.dtype) -> tuple[str, list]:
     """The same for the operator that computes the gradient, from a forward that kept what it needs."""
     name, args = arguments(case, dtype)
     if name == "recurrence":
-        a, _, state, lengths, reverse = args
+        a, _, state, *rows, reverse = args
         h, last = getattr(torch.ops.quasirnn, name)(*args)
-        return "recurrence_backward", [torch.randn_like(h), torch.randn_like(last), a, h, state, lengths, reverse]
+        return "recurrence_backward", [torch.randn_like(h), torch.randn_like(last), a, h, state, *rows, reverse]
     h, last, c, activated = getattr(torch.ops.quasirnn, name)(*args[:-1], True)
     c = h if case.pooling == "f" else c
     # Now and then only some of the outputs were used.
     sent = [torch.randn_like(h), torch.randn_like(last), torch.randn_like(c), torch.randn_like(activated)]
     if not case.gates:
         sent[2:] = [None, None]
-    bias, state, lengths = (args[2], args[4], args[5]) if name == "layer" else (args[1], args[2], args[3])
-    rows = 0 if bias is None else 1 if bias.dim() == 1 else case.B
+    bias, *kept = (args[2], *args[4:7]) if name == "layer" else args[1:5]
+    bias_rows = 0 if bias is None else 1 if bias.dim() == 1 else case.B
     num_gates = len(case.pooling) + 1
     zoneout = case.zoneout if case.expected else 0.0
     if name == "pool":
-        return "pool_backward", [*sent, activated, c, state, lengths, zoneout, num_gates, case.reverse, rows]
+        return "pool_backward", [*sent, activated, c, *kept, zoneout, num_gates, case.reverse, bias_rows]
     x, weight, context = args[0], args[1], args[3]
-    tail = [state, lengths, zoneout, num_gates, case.steps_ahead, case.reverse, rows, not case.state]
+    tail = [*kept, zoneout, num_gates, case.steps_ahead, case.reverse, bias_rows, not case.state]
     return "layer_backward", [*sent, x, weight, context, activated, c, *tail]
 
 

@@ -6,6 +6,8 @@ import torch
 from ops.cases import Case, inputs, public
 from quasirnn.ops import qrnn_layer
 
+pytestmark = pytest.mark.backends
+
 CASE = Case("layer", T=9, B=3, H=5, pooling="ifo", k=2, state=True, gates=True)
 
 

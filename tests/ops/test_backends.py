@@ -53,7 +53,7 @@ def test_plain_on_request_says_so_and_does_not_warn():
     }
 
 
-@pytest.mark.parametrize("broken", [False, True], ids=["missing", "broken"])
+@pytest.mark.parametrize("broken", [pytest.param(False, marks=pytest.mark.full), True], ids=["missing", "broken"])
 def test_without_kernels_the_import_works_and_one_warning_comes_with_the_first_use(broken, tmp_path):
     path = tmp_path / "kernels.so"
     if broken:

@@ -16,7 +16,17 @@ from quasirnn.ops import backends, operators
 pytestmark = pytest.mark.skipif(
     backends.kernels is None, reason="plain PyTorch relies on the public functions' checks alone"
 )
-SIZES = {"T": 4, "B": 3, "H": 5, "pooling": "ifo", "lengths": True, "state": True, "zoneout": 0.3, "gates": True}
+SIZES = {
+    "T": 4,
+    "B": 3,
+    "H": 5,
+    "pooling": "ifo",
+    "lengths": True,
+    "state": True,
+    "zoneout": 0.3,
+    "gates": True,
+    "starts": True,
+}
 FORWARD = {"layer": "layer", "pool": "fused", "recurrence": "gated"}
 OPERATORS = (*FORWARD, *(f"{name}_backward" for name in FORWARD), "stack")
 
@@ -156,7 +166,7 @@ def test_no_inputs_at_all_are_refused():
 import torch, quasirnn
 calls = [
     lambda k: torch.ops.quasirnn.layer(
-        torch.zeros(3, 2, 0), torch.zeros(6, k, 0), None, None, None, None, None, 0.0, 3, 0, False, False
+        torch.zeros(3, 2, 0), torch.zeros(6, k, 0), None, None, None, None, None, None, 0.0, 3, 0, False, False
     ),
     lambda k: torch.ops.quasirnn.stack(torch.zeros(3, 2, 0), [torch.zeros(6, k, 0)], [], None, 0.0, 3, False),
 ]
@@ -174,6 +184,6 @@ for call in calls:
 
 
 def test_an_empty_batch_is_empty():
-    h, last, _, _ = torch.ops.quasirnn.pool(torch.zeros(4, 0, 6), None, None, None, None, 0.0, 2, False, True)
+    h, last, _, _ = torch.ops.quasirnn.pool(torch.zeros(4, 0, 6), *[None] * 5, 0.0, 2, False, True)
     assert (h.shape, last.shape) == ((4, 0, 3), (0, 3))
     assert operators.state_type(h.dtype) == torch.float32

@@ -9,6 +9,8 @@ import torch
 from ops.cases import POOLINGS, Case, inputs, public, results
 from quasirnn.ops import backends
 
+pytestmark = pytest.mark.backends
+
 KERNELS = backends.report()["cpu"]["backend"] == "kernels"
 # Large enough to be shared among eight threads, with rows that are not a multiple of a vector.
 POOLED = [

@@ -49,6 +49,18 @@ CALLS = {
     "booleans": (lambda: f_pool(gate(), gate() > 0.5), TypeError, "f_pool: f must be float32,"),
     "integer state": (lambda: layer(c0=torch.ones(B, H).int()), TypeError, "qrnn_layer: c0 must be float32,"),
     "integer weight": (lambda: layer(weight=torch.ones(18, K, D).int()), TypeError, "qrnn_layer: weight must be"),
+    # Layouts without strides.
+    "oneDNN's own layout": (
+        lambda: layer(x=gate(T, B, D).to_mkldnn()),
+        TypeError,
+        "qrnn_layer: x must be a strided tensor, got _mkldnn. x.to_dense()?",
+    ),
+    "sparse gates": (lambda: fused(gates=gate(T, B, 18).to_sparse()), TypeError, "a strided tensor, got sparse_coo."),
+    "sparse lengths": (
+        with_lengths(torch.ones(B, dtype=torch.int64).to_sparse()),
+        ValueError,
+        "lengths must be a strided tensor, got sparse_coo.",
+    ),
     # Shapes of sequences.
     "no batch": (
         lambda: fo(z=gate(T, H)),
@@ -286,3 +298,35 @@ def test_there_are_enough_of_them():
         found.add(re.sub(r"^(a )?\w+", "", words.split(", got")[0]))
     assert len(CALLS) >= 35
     assert len(found) >= 15, found
+
+
+OPERATORS = torch.ops.quasirnn
+NONSENSE = {
+    "no gates": (
+        lambda x: OPERATORS.pool(x, None, None, None, None, None, 0.0, 0, False, False),
+        r"must be 2 \(f\), 3 \(fo\) or 4 \(ifo\), got 0",
+    ),
+    "five gates": (
+        lambda x: OPERATORS.layer(x, x, None, None, None, None, None, None, 0.0, 5, 0, False, True),
+        r"must be 2 \(f\), 3 \(fo\) or 4 \(ifo\), got 5",
+    ),
+    "no layers": (lambda x: OPERATORS.stack(x, [], [], None, 0.0, 3, False), "fit one another|at least one weight"),
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_guarantee_never_crashes_on_operators_called_directly(what, device):
+    """Sizes that divide by zero, or by which nothing can be looked up; on meta the shape functions say so."""
+    call, message = NONSENSE[what]
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        call(torch.rand(T, B, 6).to(device))
+
+
+@pytest.mark.parametrize("change", [torch.Tensor.to_sparse, torch.Tensor.to_mkldnn], ids=["sparse", "mkldnn"])
+def test_guarantee_never_crashes_on_memory_without_strides(change):
+    x = torch.rand(T, B, 6)
+    with pytest.raises(ValueError, match="quasirnn::recurrence: a must be a strided tensor, got "):
+        OPERATORS.recurrence(change(x), x, None, None, None, False)
+    with pytest.raises(ValueError, match="quasirnn::recurrence_backward: grad_h must be a strided tensor, got "):
+        OPERATORS.recurrence_backward(change(x), None, x, x, None, None, None, False)

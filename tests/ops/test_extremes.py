@@ -9,6 +9,8 @@ from ops.bound import check
 from ops.cases import POOLINGS, Case, exact, inputs, public, results
 from quasirnn.ops import f_pool, fo_pool, fused_pool, linear_recurrence
 
+pytestmark = pytest.mark.backends
+
 INF, NAN = float("inf"), float("nan")
 
 
@@ -121,7 +123,10 @@ def test_guarantee_right_at_sizes_around_a_block(H, worst_cell):
         check(Case("gated", T, B, H, next(turns), lengths=True), torch.float32, worst_cell)
 
 
-@pytest.mark.parametrize(("T", "B"), [(512, 1), (513, 1), (171, 3), (205, 20)])
+@pytest.mark.parametrize(
+    ("T", "B"),
+    [(513, 1), (205, 20), *(pytest.param(*sizes, marks=pytest.mark.full) for sizes in ((512, 1), (171, 3)))],
+)
 def test_guarantee_right_around_a_chunk_of_time(T, B, worst_cell):
     """The kernels take some hundred rows (t, b) forward, some thousand backward, at a time."""
     for reverse, look_ahead in ((False, True), (True, False)):

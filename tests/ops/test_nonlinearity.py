@@ -9,6 +9,8 @@ import torch
 
 from quasirnn.ops import fused_pool
 
+pytestmark = pytest.mark.backends
+
 ULP = 4  # allowed
 
 

@@ -5,12 +5,25 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ops.cases import Case, inputs, public, results, upstream, variants
+from ops.cases import Case, axes, inputs, pairwise, public, results, upstream, variants
 from quasirnn.ops import fo_pool
 
+pytestmark = pytest.mark.backends
+
 SIZES = {"T": 9, "B": 4, "H": 5, "k": 3}
+FUNCTIONS = ("layer", "fused", "gated", "linear")
+# Every pair of settings, three times in other company.
 PADDED = [
-    case for function in ("layer", "fused", "gated", "linear") for case in variants(function, **SIZES) if case.lengths
+    Case(function, **SIZES, **row)
+    for function in FUNCTIONS
+    for seed in (1, 2, 3)
+    for row in pairwise(seed, **axes(function) | {"lengths": (True,)})
+]
+REST = [
+    pytest.param(case, marks=pytest.mark.full)
+    for function in FUNCTIONS
+    for case in variants(function, **SIZES)
+    if case.lengths and case not in PADDED
 ]
 # Several chunks of the kernels' loops over time, and rows that no block divides.
 LONG = [
@@ -40,7 +53,7 @@ def test_there_is_padding_to_test():
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-@pytest.mark.parametrize("case", PADDED + LONG, ids=str)
+@pytest.mark.parametrize("case", [*dict.fromkeys(PADDED), *LONG, *REST], ids=str)
 def test_guarantee_padding_cannot_leak(case, dtype):
     clean = inputs(case, dtype)
     wanted = results(public, case, clean)
@@ -112,9 +125,7 @@ def poisoned_memory():
     torch.use_deterministic_algorithms(False)
 
 
-MEMORY = [case for function in ("layer", "fused", "gated", "linear") for case in variants(function, **SIZES)][
-    ::3
-] + LONG
+MEMORY = [*PADDED[::3], *(replace(case, lengths=False) for case in PADDED[1::3]), *LONG]
 
 
 @pytest.fixture

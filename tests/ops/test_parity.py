@@ -14,6 +14,8 @@ from ops.bound import check
 from ops.cases import POOLINGS, Case, inputs, pairwise, public, results
 from quasirnn.ops import f_pool
 
+pytestmark = pytest.mark.backends
+
 SWITCH = (False, True)
 TIMES, BATCHES, CHANNELS, WIDTHS = (1, 2, 3, 63, 257), (1, 3, 20), (1, 5, 33, 320), (1, 2, 3, 6)
 COMMON = {"T": TIMES, "B": BATCHES, "H": CHANNELS, "reverse": SWITCH, "lengths": SWITCH, "state": SWITCH}
@@ -55,7 +57,7 @@ def test_guarantee_right_where_products_are_long(case, worst_cell):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
-@pytest.mark.parametrize("case", SAMPLE[::3], ids=str)
+@pytest.mark.parametrize("case", SAMPLE[::5], ids=str)
 def test_guarantee_right_16_bit(case, dtype, worst_cell):
     check(case, dtype, worst_cell)
 
@@ -80,7 +82,7 @@ def test_state_keeps_digits_that_16_bits_cannot_hold(dtype):
     assert grad.item() == 1 - 2.0**-20
 
 
-@pytest.mark.parametrize("case", SAMPLE[1::3], ids=str)
+@pytest.mark.parametrize("case", SAMPLE[1::5], ids=str)
 def test_guarantee_right_float64(case, worst_cell):
     check(case, torch.float64, worst_cell)
 

@@ -12,6 +12,8 @@ from quasirnn import ops
 from quasirnn.ops import reference
 from quasirnn.ops.zoneout import zoned_channels
 
+pytestmark = pytest.mark.backends
+
 # Pre-activations that give z = 0.5 and f, o, i = 1/2, 1/4, 3/4 in closed form.
 Z_HALF, QUARTER, THREE_QUARTERS = math.atanh(0.5), -math.log(3), math.log(3)
 

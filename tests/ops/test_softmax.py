@@ -6,6 +6,8 @@ from torch.nn import functional
 
 from quasirnn.ops.softmax import IGNORED, _plain, softmax_loss_
 
+pytestmark = pytest.mark.backends
+
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 # Below, at and above a vector and a block of rows.
 SIZES = [(1, 1), (3, 2), (5, 16), (64, 17), (65, 33), (130, 1000)]

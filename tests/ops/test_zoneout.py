@@ -6,6 +6,8 @@ import torch
 from quasirnn.ops import fused_pool, qrnn_layer
 from quasirnn.ops.zoneout import philox, zoned_channels
 
+pytestmark = pytest.mark.backends
+
 ONES = 0xFFFFFFFF
 # The known answers that come with Random123 (kat_vectors, philox4x32 10).
 KNOWN_ANSWERS = [

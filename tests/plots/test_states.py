@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plots.seen import overlaps, words
-from quasirnn.plots.states import channel_order, hidden_states
+from quasirnn.plots.states import MEANINGS, channel_order, hidden_states
 
 
 def states(T: int, H: int) -> np.ndarray:
@@ -26,7 +26,7 @@ def test_all_words_are_there_and_none_lies_on_another(T, tmp_path, figures):
     for word in set(text[:T]):
         shown = word if len(word) <= 18 else word[:17] + "…"
         assert written.count(shown) == text[:T].count(word)
-    assert {"A title", "P(positive)", "mean forget", "gate", "activation of c"} <= set(written)
+    assert {"A title", "P(positive)", "mean forget", "gate", "activation of the cells, c"} <= set(written)
     (legend,) = (line for line in written if line.startswith("red: +"))
     assert legend.endswith("; one column per channel, similar channels adjacent")
     assert overlaps(figures[0]) == []
@@ -69,7 +69,7 @@ def test_gates_lie_between_0_and_1_and_all_else_around_zero(name, scale, tmp_pat
     assert figures[0].axes[0].images[0].get_clim() == scale
     meaning = "yellow: 1 (open), violet: 0 (closed)" if scale == (0, 1) else "red: +0.8, blue: -0.8"
     written = words(tmp_path / "states.svg")
-    assert f"activation of {name}" in written
+    assert f"activation of the {MEANINGS[name]}, {name}" in written
     assert f"{meaning}; one column per channel, similar channels adjacent" in written
 
 

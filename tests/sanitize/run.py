@@ -19,7 +19,9 @@ import torch
 
 from ops.cases import POOLINGS, Case, exact, inputs, public, results
 from ops.operator_arguments import arguments, backward_arguments, stack_arguments
-from quasirnn.ops import backends
+from quasirnn.ops import backends, dropout, update  # noqa: F401 - they define their operators
+from quasirnn.ops.operators import state_type
+from quasirnn.ops.quantized import quantize_weight
 from quasirnn.ops.softmax import IGNORED
 
 # Loose: whether results are right to the last digits is the business of tests/ops.
@@ -48,6 +50,7 @@ def random_case(draw: random.Random) -> Case:
         expected=draw.random() < 0.5,
         bias=draw.choice(("none", "one", "rows")),
         gates=draw.random() < 0.5,
+        starts=draw.random() < 0.3,
     )
 
 
@@ -74,6 +77,59 @@ def softmax_arguments(dtype: torch.dtype, draw: random.Random) -> list[torch.Ten
     targets = torch.randint(V, (N,))
     targets[torch.rand(N) < draw.choice((0.0, 0.3, 1.0))] = IGNORED
     return [torch.randn(N, V).to(dtype), torch.randn(V).to(torch.promote_types(dtype, torch.float32)), targets]
+
+
+def int8_calls(draw: random.Random) -> list[tuple[str, list]]:
+    """Every int8 operator on sizes below and above a vector, by the paths that this CPU has."""
+    T, B, k = (
+        draw.choice((1, 2, draw.randint(3, 60))),
+        draw.choice((0, 1, 3, draw.randint(1, 9))),
+        draw.choice((1, 2, 5)),
+    )
+    D, H, gates = (
+        draw.choice((1, 63, 64, 65, draw.randint(1, 90))),
+        draw.choice((1, 15, 17, draw.randint(1, 40))),
+        draw.choice((2, 3, 4)),
+    )
+    weight, scale = quantize_weight(torch.randn(gates * H, k, D))
+    x, bias = torch.randn(T, B, D), draw.choice((None, torch.randn(gates * H)))
+    lengths = draw.choice((None, torch.randint(1, T + 1, (B,))))
+    starts = draw.choice((None, torch.rand(T, B) < 0.3))
+    reverse, ahead = draw.random() < 0.5, draw.randrange(k)
+    context = torch.randn(B, k - 1, D) if not reverse and not ahead and draw.random() < 0.5 else None
+    state = draw.choice((None, torch.randn(1, B, H + (k - 1) * D)))
+    rows = draw.choice((1, 2, 3, 5, draw.randint(1, 40)))
+    narrow = torch.randint(-128, 128, (rows, D), dtype=torch.int8)
+    columns = torch.randint(-128, 128, (gates * H, D), dtype=torch.int8)
+    return [
+        (
+            "quantized_layer",
+            [x, weight, scale, bias, context, None, lengths, starts, 0.1, gates, ahead, reverse, draw.random() < 0.5],
+        ),
+        (
+            "quantized_stack",
+            [x, [weight], [scale], [] if bias is None else [bias], state, 0.1, gates, draw.random() < 0.5],
+        ),
+        ("quantized_linear", [torch.randn(rows, D), columns, scale, bias]),
+        ("int8_mm", [narrow, columns, draw.choice((0, 1))]),
+    ]
+
+
+def elementwise_calls(dtype: torch.dtype, draw: random.Random) -> list[tuple[str, list]]:
+    """Dropout, sums and updates of sizes below and above a vector, a block and a thread's share."""
+    n = draw.choice((0, 1, 15, 16, 17, draw.randint(1, 5000), draw.choice((16383, 16384, 16385, 40_000))))
+    parameter, gradient, mean = torch.randn(n), torch.randn(n), torch.randn(n)
+    square = torch.rand(n)
+    common = [draw.choice((0.0, 1e-4)), draw.choice((1.0, 0.3)), 0.01]
+    part = torch.randn(n).to(dtype)
+    return [
+        ("dropout", [part, torch.tensor(draw.getrandbits(60)), draw.choice((1e-6, 0.4, 0.999))]),
+        ("accumulate", [torch.randn(n).to(state_type(dtype)), part]),
+        ("sum_of_squares", [parameter, gradient, common[0]]),
+        ("sgd_update", [parameter, gradient, *common]),
+        ("rmsprop_update", [parameter, gradient, square, *common, 0.9, 1e-8]),
+        ("adam_update", [parameter, gradient, mean, square, *common, 0.9, 0.999, 1e-8, draw.choice((1.0, 5.0, 1e9))]),
+    ]
 
 
 def spoiled(value, draw: random.Random):
@@ -129,12 +185,15 @@ def invalid(name: str, args: list, draw: random.Random) -> bool:
 
 
 def without_inputs(draw: random.Random) -> bool:
-    """D = 0 throughout, which no single spoiled argument gives. True if both operators refused."""
-    T, B, k = draw.randint(1, 5), draw.randint(0, 3), draw.randint(1, 3)
-    x, weight = torch.zeros(T, B, 0), torch.zeros(6, k, 0)
-    settings = [None, None, None, None, None, 0.0, 3, 0, False, False]
-    calls = [("layer", [x, weight, *settings]), ("stack", [x, [weight], [], None, 3, False])]
-    return all(refused(name, args) for name, args in calls)
+    """D = 0 throughout, which no single spoiled argument gives. True if both operators refused that, and only that."""
+    T, B, k = draw.randint(1, 5), draw.randint(1, 3), draw.randint(1, 3)
+
+    def calls(D: int) -> list[tuple[str, list]]:
+        x, weight = torch.zeros(T, B, D), torch.zeros(6, k, D)
+        settings = [None, None, None, None, None, None, 0.0, 3, 0, False, False]
+        return [("layer", [x, weight, *settings]), ("stack", [x, [weight], [], None, 0.0, 3, False])]
+
+    return all(refused(*call) for call in calls(0)) and not any(refused(*call) for call in calls(1))
 
 
 def main() -> int:
@@ -148,7 +207,6 @@ def main() -> int:
     print(f"kernels: {os.environ.get('QUASIRNN_KERNELS', 'the installed ones, not sanitized')}", flush=True)
     draw = random.Random(chosen.seed)
     torch.manual_seed(chosen.seed)
-    torch.set_num_threads(2)
     wrong: list[str] = []
     tried = rejected = 0
     for n in range(chosen.shapes):
@@ -162,13 +220,16 @@ def main() -> int:
         torch.ops.quasirnn.stack(*stack)
         softmax = softmax_arguments(dtype, draw)
         torch.ops.quasirnn.softmax_loss(*softmax)
-        calls = (arguments(case, dtype), backward_arguments(case, dtype), ("stack", stack), ("softmax_loss", softmax))
+        calls = [arguments(case, dtype), backward_arguments(case, dtype), ("stack", stack), ("softmax_loss", softmax)]
+        for name, args in (*int8_calls(draw), *elementwise_calls(dtype, draw)):
+            getattr(torch.ops.quasirnn, name)(*args)
+            calls.append((name, args))
         for name, args in calls:
             for _ in range(3):
                 tried += 1
                 rejected += invalid(name, args, draw)
         if not without_inputs(draw):
-            wrong.append("D = 0 was not refused")
+            wrong.append("D = 0 was not refused, or D = 1 was")
         if (n + 1) % 200 == 0:
             print(f"{n + 1} shapes, {tried} spoiled calls, {rejected} refused", flush=True)
     for line in wrong:
@@ -179,4 +240,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(2)
     sys.exit(main())

@@ -12,7 +12,13 @@ from tasks import tiny_language_model, tiny_sentiment, tiny_translation
 # What is costly to set up is set up once.
 GROUP = pytest.mark.xdist_group("serving")
 
-PAGE = {"index.html": PageFile(b"<p>page", "text/html; charset=utf-8"), "a.js": PageFile(b"1", "text/javascript")}
+PAGE = {
+    "index.html": PageFile(b"<p>page", "text/html; charset=utf-8"),
+    "api.html": PageFile(b"<p>api", "text/html; charset=utf-8"),
+    "a.js": PageFile(b"1", "text/javascript"),
+}
+# The model card of `qrnn`.
+CARD = "# A classifier\n\nBad at irony: \u201cgreat\u201d.\n"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,6 +33,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     labelled = tiny_sentiment.write_labelled(folder / "labelled")
     tiny_sentiment.train_tiny(folder / "qrnn", labelled, "epochs=1")
+    (folder / "qrnn" / "README.md").write_text(CARD, encoding="utf-8")
     tiny_sentiment.train_tiny(folder / "lstm", labelled, "max_steps=1", cell="lstm")
     tiny_sentiment.train_tiny(folder / "other", labelled, "max_steps=1", "seed=2", "pooling=ifo", "max_length=20")
     texts = tiny_language_model.write_texts(folder / "texts")

@@ -7,9 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from unittest import mock
 
 import httpx
 
+from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.serving import work as work_module
 from quasirnn.serving.app import make_app
 from quasirnn.serving.limits import BATCH
 from quasirnn.serving.loaded import Loaded, Models
@@ -38,9 +41,9 @@ class Served:
         headers = {"content-type": "application/json"} | options.pop("headers", {})
         return self.client.post(path, content=body, headers=headers, **options)
 
-    def raw(self, *parts: bytes) -> socket.socket:
-        """A connection on which this was sent."""
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+    def raw(self, *parts: bytes, address: str = "127.0.0.1") -> socket.socket:
+        """A connection, from an address of this machine, on which this was sent."""
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE, source_address=(address, 0))
         for part in parts:
             connection.sendall(part)
         return connection
@@ -67,8 +70,9 @@ def serving(
     page: dict[str, PageFile] | None = None,
 ) -> Iterator[Served]:
     work, signals, started = Work(threads, queue, BATCH), StopSignals(), threading.Event()
-    with listen("127.0.0.1", 0) as bound:
-        app = make_app(Models(loaded), work, deadline, page or {}, allowed_hosts(bound))
+    # A job is not interrupted for another of its kind, however slow the machine is: tests count those that have begun.
+    with listen("127.0.0.1", 0) as bound, mock.patch.object(work_module, "SLICE_SECONDS", float("inf")):
+        app, _ = make_app(Models(loaded), work, deadline, page or {}, allowed_hosts(bound))
         server = make_server(app, work, signals, started.set)
         port = bound.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([bound],))
@@ -126,7 +130,7 @@ class SlowLanguageModel:
     """Draws a token when it is allowed to, and counts them."""
 
     task = "language-model"
-    vocabulary = range(100)
+    vocabulary = Vocabulary("word", ["<unk>", *map(str, range(99))], {"unknown": "<unk>"})
 
     def __init__(self) -> None:
         self.allowed = threading.Semaphore(0)

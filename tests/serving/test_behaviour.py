@@ -2,12 +2,17 @@
 
 import concurrent.futures
 import json
+import math
 import signal
+import socket
+import struct
 import threading
 
 import pytest
+from fastapi import Request
 
-from quasirnn.serving.loaded import Loaded
+from quasirnn.serving.app import client_of
+from quasirnn.serving.loaded import Loaded, load_models
 from serving.servers import (
     EagerLanguageModel,
     SlowLanguageModel,
@@ -321,3 +326,94 @@ def test_many_clients_that_come_and_go_leave_nothing_behind(models):
         server.wait_until(ready=True, queued=0, active=0)
         wait_for(lambda: _has_left(server))
         assert server.post("/classify", {"texts": ["a film"]}).status_code == 200
+
+
+def test_guarantee_server_fair_a_client_that_fills_its_share_leaves_room(model):
+    """Two addresses of this machine: the one that asks for more than its share is told so, the other is not."""
+    with serving(slow(model), threads=1, queue=4) as server:
+        waiting = [server.raw(request_of("/generate", GENERATE)) for _ in range(4)]
+        server.wait_until(active=1, queued=3)
+        refused = server.post("/generate", GENERATE)
+        assert (refused.status_code, refused.json()) == (
+            503,
+            {"error": "3 requests of yours wait already; try again later."},
+        )
+        other = server.raw(request_of("/generate", GENERATE), address="127.0.0.2")
+        server.wait_until(queued=4)
+        model.allow(25)
+        assert b"200 OK" in other.recv(100)
+        server.wait_until(active=0, queued=0)
+        for connection in (*waiting, other):
+            connection.close()
+
+
+def test_guarantee_server_fair_behind_a_proxy_the_client_is_the_one_it_names(model):
+    scope = {"type": "http", "client": None, "headers": [(b"x-forwarded-for", b"6.6.6.6, 10.0.0.1 ")]}
+    assert client_of(Request(scope)) == "10.0.0.1"
+    assert client_of(Request(scope | {"headers": []})) is None
+    # Not of whoever connects by himself.
+    assert client_of(Request(scope | {"client": ("127.0.0.1", 5)})) == "127.0.0.1"
+
+
+def test_weights_whose_output_is_not_finite_are_told_in_a_sentence(runs, caplog):
+    damaged = load_models([runs / name for name in ("qrnn", "word", "translator")])
+    for each in damaged.loaded:
+        for parameter in each.model.model.parameters():
+            # What huge weights come to depends on the order of the sums: here it is certain.
+            parameter.data.fill_(math.nan)
+    with serving(*damaged.loaded) as server:
+        for path, content, name in (
+            ("/classify", {"texts": ["a film"]}, "qrnn"),
+            ("/classify-stream", {"text": "a film"}, "qrnn"),
+            ("/states", {"text": "a film"}, "qrnn"),
+            ("/generate", {"length": 3}, "word"),
+            ("/translate", {"text": "c d"}, "translator"),
+        ):
+            answer = server.post(path, content)
+            assert (answer.status_code, answer.json()) == (
+                500,
+                {"error": f"the weights of {name} are damaged: its output is not finite."},
+            )
+    assert "Traceback" not in caplog.text
+
+
+def test_a_client_that_has_said_all_is_answered(models):
+    """It closes its half of the connection: it is not gone, although it looks so until it is written to."""
+    with serving(*models.loaded) as server:
+        for path, content in (("/classify", {"texts": ["a film"]}), ("/generate", {"length": 20, "seed": 1})):
+            connection = server.raw(request_of(path, content))
+            connection.shutdown(socket.SHUT_WR)
+            received = b""
+            with connection:
+                while part := connection.recv(65536):
+                    received += part
+            assert b"HTTP/1.1 200 OK" in received
+            assert received.endswith((b"}", b"\n\n", b"0\r\n\r\n"))
+        wait_for(lambda: _has_left(server))
+
+
+def test_two_lengths_of_a_body_end_the_connection(models):
+    """Content-Length and chunks: what follows could be read as another request (RFC 9112, 6.1)."""
+    body = b'{"texts": ["a film"]}'
+    head = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 21\r\n"
+    chunks = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    with serving(*models.loaded) as server, server.raw(head + chunks) as connection:
+        received = b""
+        while part := connection.recv(65536):
+            received += part
+        assert received.startswith(b"HTTP/1.1 200 OK")
+        assert b"connection: close" in received.lower()
+
+
+def test_a_lost_connection_is_not_written_to_again_and_again(caplog):
+    """asyncio says "socket.send() raised exception" for each write: all pieces that are there are one."""
+    model = SlowLanguageModel()
+    model.allow(2000)
+    with serving(slow(model)) as server:
+        for _ in range(5):
+            connection = server.raw(request_of("/generate", LONG))
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.recv(10)
+            connection.close()
+        server.wait_until(active=0)
+    assert caplog.text.count("socket.send() raised exception") <= 1

@@ -72,6 +72,13 @@ CASES = {
         301,
         "text: at most 300 characters with attention, got 301.",
     ),
+    "attention_n_best": (
+        "/translate",
+        lambda n: {"text": "c", "beam": 8, "n_best": n, "attention": True},
+        4,
+        5,
+        "n_best: at most 4 with attention, got 5.",
+    ),
     "beam": ("/translate", lambda n: {"text": "c", "beam": n, "n_best": n}, 16, 17, "beam: at most 16, got 17."),
     "alpha": (
         "/translate",
@@ -86,7 +93,14 @@ for task in all_tasks().values():
     for endpoint in task.endpoints:
         LIMITS |= endpoint.limits
 # These are tested where servers are started for them, or below.
-ELSEWHERE = {"body_bytes", "receive_seconds", "connections", "state_characters", "name_characters"}
+ELSEWHERE = {
+    "body_bytes",
+    "receive_seconds",
+    "connections",
+    "client_connections",
+    "state_characters",
+    "name_characters",
+}
 
 
 @pytest.fixture(autouse=True)

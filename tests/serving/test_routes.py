@@ -6,12 +6,17 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 
+from quasirnn.serving.loaded import Loaded, load_models, read_card
+from quasirnn.tasks.registry import all_tasks
+from quasirnn.tasks.sentiment import Classification, _class_answer
+from serving.conftest import CARD
 from serving.servers import answer_on, events, serving
+from tasks import tiny_sentiment
 
 TEXTS = ["the film is great", "a dull , dull story", "It 's a story"]
 
 
-def test_models_tells_what_is_loaded_and_no_path(served, runs):
+def test_models_tells_what_is_loaded_and_no_path(served, models, runs):
     answer = served.client.get("/models")
     told = answer.json()
     assert (answer.status_code, told["version"]) == (200, version("quasirnn"))
@@ -27,6 +32,9 @@ def test_models_tells_what_is_loaded_and_no_path(served, runs):
         "vocabulary_size": by_name["qrnn"]["vocabulary_size"],
         "corpus": "labelled",
         "trained_on": "labelled, 48 texts, 1 epoch.",
+        "toy": None,
+        "card": True,
+        "by_word": True,
         "classes": ["bad", "good"],
         "source": None,
         "target": None,
@@ -39,7 +47,15 @@ def test_models_tells_what_is_loaded_and_no_path(served, runs):
     assert (by_name["word"]["level"], by_name["character"]["level"]) == ("word", "character")
     assert by_name["character"]["trained_on"].endswith(" characters, 2 steps.")
     assert (by_name["translator"]["source"], by_name["translator"]["target"]) == ("de", "en")
-    assert all(each["examples"] and each["parameters"] > 0 for each in told["models"])
+    assert [each["card"] for each in told["models"]] == [True, False, False, False, False, False]
+    # Of sentences that the translator gets wrong, and of prompts with words that it does not know, none is offered.
+    assert by_name["translator"]["examples"] == []
+    *prompts, nothing = by_name["word"]["examples"]
+    known = models.find("language-model", "word").model.vocabulary
+    assert nothing == ""
+    assert all(not known.unknown_tokens(prompt) for prompt in prompts)
+    assert by_name["qrnn"]["examples"]
+    assert all(each["parameters"] > 0 for each in told["models"])
     assert str(runs.parent) not in answer.text
 
 
@@ -163,6 +179,7 @@ def test_translate_alone(served):
 def test_the_page_and_its_files(served):
     answer = served.client.get("/")
     assert (answer.status_code, answer.content) == (200, b"<p>page")
+    assert served.client.get("/docs").content == b"<p>api"
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert served.client.get("/page/a.js").content == b"1"
 
@@ -187,12 +204,12 @@ def test_without_the_page_the_server_says_so(models):
     )
 
 
-@pytest.mark.parametrize("path", ["/", "/models", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/docs", "/models", "/nothing"])
 def test_headers(served, path):
     headers = served.client.get(path).headers
     assert headers["content-security-policy"].startswith("default-src 'self'; frame-ancestors 'none'")
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["cache-control"] == ("no-cache" if path == "/" else "no-store")
+    assert headers["cache-control"] == ("no-cache" if path in ("/", "/docs") else "no-store")
     assert "access-control-allow-origin" not in headers
     assert "server" not in headers
 
@@ -200,7 +217,7 @@ def test_headers(served, path):
 def test_the_openapi_document_has_all_paths(served):
     told = served.client.get("/openapi.json").json()
     posts = ("/classify", "/classify-stream", "/states", "/generate", "/translate")
-    assert set(told["paths"]) == {"/models", "/health/live", "/health/ready", *posts}
+    assert set(told["paths"]) == {"/metrics", "/models", "/card/{name}", "/health/live", "/health/ready", *posts}
     for path in posts:
         post = told["paths"][path]["post"]
         schema = _resolved(told, post["requestBody"]["content"]["application/json"]["schema"])
@@ -214,9 +231,187 @@ def test_the_openapi_document_has_all_paths(served):
             assert (list(schema["properties"]), schema["required"]) == (["error", "field"], ["error"])
         kind = "text/event-stream" if path == "/generate" else "application/json"
         assert list(post["responses"]["200"]["content"]) == [kind]
+    for path in set(told["paths"]) - set(posts):
+        answers = told["paths"][path]["get"]["responses"]
+        assert {"200", "400", "408", "413", "421", "500"} <= set(answers)
+        kinds = {status: list(answer["content"]) for status, answer in answers.items()}
+        others = {"/metrics": "text/plain", "/card/{name}": "text/markdown"}
+        assert kinds.pop("200") == [others.get(path, "application/json")]
+        assert set(map(tuple, kinds.values())) == {("application/json",)}
     assert "/docs" not in told["paths"]
-    assert served.client.get("/docs").status_code == 404
+    assert list(told["paths"]["/card/{name}"]["get"]["responses"]) == ["200", "400", "408", "413", "421", "500", "404"]
 
 
 def _resolved(document: dict, schema: dict) -> dict:
     return document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+
+
+def test_head_is_there_wherever_get_is(served):
+    for path in (
+        "/",
+        "/docs",
+        "/page/a.js",
+        "/card/qrnn",
+        "/models",
+        "/health/live",
+        "/health/ready",
+        "/openapi.json",
+        "/nowhere",
+    ):
+        get, head = served.client.get(path), served.client.head(path)
+        assert (head.status_code, head.content) == (get.status_code, b"")
+        assert head.headers["content-type"] == get.headers["content-type"]
+        assert head.headers["content-length"] == get.headers["content-length"]
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("/classify", {"texts": ["a film", "the music"]}),
+        ("/classify-stream", {"text": "a film"}),
+        ("/states", {"text": "a film"}),
+        ("/translate", {"text": "c d", "beam": 2, "n_best": 2, "attention": True}),
+    ],
+)
+def test_answers_are_as_the_document_says(served, path, content):
+    document = served.client.get("/openapi.json").json()
+    responses = document["paths"][path]["post"]["responses"]
+    schema = responses["200"]["content"]["application/json"]["schema"]
+    fields = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    answer = served.post(path, content).json()
+    assert set(fields["required"]) <= set(answer) <= set(fields["properties"])
+    endpoint = next(each for task in all_tasks().values() for each in task.endpoints if each.path == path)
+    assert endpoint.response.model_validate(answer)
+    assert {"400", "404", "408", "413", "415", "421", "422", "500", "503", "504"} <= set(responses)
+
+
+def test_the_events_are_as_the_document_says(served):
+    document = served.client.get("/openapi.json").json()
+    told = document["paths"]["/generate"]["post"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    for name, data in events(served.post("/generate", {"length": 3}).text):
+        assert set(told["x-events"][name]["required"]) <= set(data)
+
+
+def test_guarantee_server_answers_are_bounded():
+    """1,000 classes after each of 2,500 words: the likeliest, and the sum of the others."""
+    probabilities = {f"class {number}": (number + 1) / 500_500 for number in range(1000)}
+    result = Classification("class 999", probabilities["class 999"], probabilities)
+    values = _class_answer(result, 2500)
+    assert next(iter(values["probabilities"])) == "class 999"
+    assert len(values["probabilities"]) < 20
+    assert sum(values["probabilities"].values()) + values["rest"] == pytest.approx(1)
+    assert 2500 * len(json.dumps(values)) < 3 * 2**20
+    # Few of them are all told.
+    assert _class_answer(result, 1)["probabilities"] == probabilities
+    assert "rest" not in _class_answer(result, 1)
+
+
+# Model cards
+
+
+def test_a_model_card(served):
+    answer = served.client.get("/card/qrnn")
+    assert (answer.status_code, answer.text) == (200, CARD)
+    assert answer.headers["content-type"] == "text/markdown; charset=utf-8"
+
+
+@pytest.mark.parametrize("name", ["lstm", "nobody", "..%2fqrnn", "%2e%2e", "qrnn%00", "qrnn%2fREADME.md", "\u00fc"])
+def test_no_such_card(served, name):
+    answer = served.client.get(f"/card/{name}")
+    assert (answer.status_code, list(answer.json())) == (404, ["error"])
+    if name == "lstm":
+        assert answer.json()["error"] == "there is no model card of 'lstm': there are those of qrnn."
+
+
+def test_no_model_has_a_card(models):
+    with serving(models.find("sentiment", "lstm")) as server:
+        answer = server.client.get("/card/lstm")
+    assert answer.json()["error"] == "there is no model card of 'lstm': none of the models has a README.md."
+
+
+def test_a_name_in_the_address_of_its_card(models):
+    model = models.find("sentiment", "qrnn").model
+    with serving(Loaded("50% of \u00e4?#", model, "a card")) as server:
+        assert server.client.get("/card/50%25%20of%20%C3%A4%3F%23").text == "a card"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"a" * 65_537, "has 65,537 bytes, more than 65,536"),
+        (b"a\xff", "not UTF-8"),
+        (None, "not a file"),
+        ("", "a link"),
+    ],
+)
+def test_a_card_that_is_not_shown(tmp_path, caplog, content, why):
+    file = tmp_path / "README.md"
+    if content is None:
+        file.mkdir()
+    elif content == "":
+        (tmp_path / "secret").write_text("secret")
+        file.symlink_to(tmp_path / "secret")
+    else:
+        file.write_bytes(content)
+    assert read_card(tmp_path) is None
+    assert why in caplog.text
+
+
+def test_a_card_of_the_greatest_size_is_read(tmp_path, caplog):
+    (tmp_path / "README.md").write_bytes(b"a" * 65_536)
+    assert read_card(tmp_path) == "a" * 65_536
+    assert read_card(tmp_path / "nowhere") is None
+    assert not caplog.text
+
+
+# What a model does not know
+
+
+def test_unknown_words_are_told(served):
+    text = "the frobnicated film is qwertz , frobnicated"
+    (result,) = served.post("/classify", {"texts": [text]}).json()["results"]
+    assert result["unknown"] == ["frobnicated", "qwertz"]
+    words = served.post("/classify-stream", {"text": text}).json()["words"]
+    expected = [word in ("frobnicated", "qwertz") for word in text.split()]
+    assert [each["unknown"] for each in words] == expected
+    assert served.post("/states", {"text": text}).json()["unknown"] == expected
+
+
+def test_unknown_characters_are_told(served):
+    assert served.post("/translate", {"text": "c \u732b d \u732b"}).json()["unknown"] == ["\u732b"]
+    assert served.post("/translate", {"text": "c d"}).json()["unknown"] == []
+
+
+def test_unknown_words_of_a_prompt_are_told(served):
+    end = events(served.post("/generate", {"model": "word", "prompt": "the qwertz", "length": 2}).text)[-1]
+    assert end[1]["unknown"] == ["qwertz"]
+
+
+# The documentation
+
+
+def test_every_field_is_described_and_every_body_has_an_example_that_is_answered(served):
+    document = served.client.get("/openapi.json").json()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert operation["summary"], path
+            (tag,) = operation["tags"]
+            assert tag == "server" if method == "get" else tag in all_tasks()
+            if method == "post":
+                body = operation["requestBody"]["content"]["application/json"]
+                fields = _resolved(document, body["schema"])["properties"]
+                assert [name for name, field in fields.items() if not field.get("description")] == []
+                assert served.post(path, body["example"]).status_code == 200
+    for name, schema in document["components"]["schemas"].items():
+        bare = [field for field, about in schema.get("properties", {}).items() if not about.get("description")]
+        assert bare == [], name
+
+
+def test_a_classifier_that_reads_in_both_directions_says_so(tmp_path):
+    labelled = tiny_sentiment.write_labelled(tmp_path / "labelled")
+    tiny_sentiment.train_tiny(tmp_path / "both", labelled, "max_steps=1", "bidirectional=true")
+    with serving(*load_models([tmp_path / "both"]).loaded) as server:
+        (told,) = server.client.get("/models").json()["models"]
+        assert (told["by_word"], told["gates"]) == (False, None)
+        assert server.post("/classify", {"texts": TEXTS}).status_code == 200
+        assert server.post("/classify-stream", {"text": TEXTS[0]}).status_code == 422

@@ -124,3 +124,16 @@ def test_a_uvicorn_that_is_not_known_serves_without_private_parts(models, monkey
             assert refused.recv(100).startswith(b"HTTP/1.1 503")
         for each in others:
             each.close()
+
+
+def test_guarantee_server_fair_idle_connections_of_one_client_leave_room(models, monkeypatch):
+    monkeypatch.setattr(limits, "CLIENT_CONNECTIONS", 3)
+    with serving(*models.loaded) as server:
+        idle = [server.raw(address="127.0.0.3") for _ in range(3)]
+        wait_for(lambda: all(server.is_connected(each) for each in idle))
+        with contextlib.suppress(ConnectionError), server.raw(LIVE, address="127.0.0.3") as refused:
+            assert refused.recv(100) == b""
+        with server.raw(LIVE, address="127.0.0.4") as other:
+            assert other.recv(100).startswith(b"HTTP/1.1 200")
+        for each in idle:
+            each.close()

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from quasirnn.serving.work import Closing, Full, Job, Work
+from quasirnn.serving import work as module
+from quasirnn.serving.work import BEGUN, LEAD_SECONDS, SLICE_SECONDS, Closing, Full, Job, Work
 from serving.servers import PATIENCE, wait_for
 
 
@@ -39,8 +40,9 @@ def tap():
 
 
 @pytest.fixture
-def work(tap):
-    """One thread, three places."""
+def work(tap, monkeypatch):
+    """One slot, three places; a job waits for its test, which is not to count as work."""
+    monkeypatch.setattr(module, "SLICE_SECONDS", float("inf"))
     work = Work(1, 3, batch=4)
     yield work
     tap.allowed.release(1000)
@@ -229,3 +231,201 @@ def test_many_threads_lose_no_job():
     assert (work.queued, work.active) == (0, 0)
     work.close()
     work.join(PATIENCE)
+
+
+class Clock:
+    """Time that passes only while a job makes a step, so that what each gets can be counted."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.ended: dict[str, float] = {}
+
+    def __call__(self) -> float:
+        return self.now
+
+    def job(self, name: str, steps: int, seconds: float = 0.01, deadline: float = 1e6, **options) -> Job:
+        def run(items, step):
+            for _ in items:
+                for _ in range(steps):
+                    self.now += seconds
+                    step()
+            return items
+
+        job = Job(name, run, self.now + deadline, **options)
+        job.future.add_done_callback(lambda future: self.ended.setdefault(name, self.now))
+        return job
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(module, "monotonic", clock)
+    return clock
+
+
+@pytest.fixture
+def fair(tap, clock):
+    """One slot that is held until `tap` lets go, so that all are there when the first begins."""
+    work = Work(1, 64, batch=1)
+    work.submit(tap.job("first", short=True))
+    yield work
+    work.close()
+    work.join(PATIENCE)
+
+
+def test_guarantee_server_fair_short_jobs_do_not_starve_a_long_one(fair, tap, clock):
+    """30 clients that ask again as soon as they are answered, for as long as the long one takes."""
+    long = clock.job("long", 200, client="long")
+
+    def again(number: int) -> None:
+        def submit(future: object) -> None:
+            if not long.future.done():
+                again(number)
+
+        job = clock.job(f"short {number}", 5, short=True, client=number)
+        fair.submit(job)
+        job.future.add_done_callback(submit)
+
+    for number in range(30):
+        again(number)
+    fair.submit(long)
+    began = clock.now
+    tap.allowed.release(1)
+    assert result(long) == "long"
+    # Alone it takes 2 s; half of the time is the short ones', and their lead.
+    assert clock.ended["long"] - began <= 2 * 2.0 + LEAD_SECONDS + 4 * SLICE_SECONDS
+    wait_for(lambda: fair.active + fair.queued == 0)
+
+
+def test_what_a_job_had_while_nobody_waited_is_not_held_against_it(fair, tap, clock):
+    """Alone for 2 s, then beside clients that never stop: it still gets half of the time."""
+
+    def run(items, step):
+        for number in range(400):
+            clock.now += 0.01
+            if number == 200:
+                for client in range(10):
+                    again(client)
+            step()
+        clock.ended["long"] = clock.now
+        return items
+
+    long = Job("long", run, clock.now + 1e6, client="long")
+
+    def again(client: int) -> None:
+        job = clock.job(f"short {client}", 5, short=True, client=client)
+        fair.submit(job)
+        job.future.add_done_callback(lambda future: None if long.future.done() else again(client))
+
+    fair.submit(long)
+    began = clock.now
+    tap.allowed.release(1)
+    assert result(long) == "long"
+    assert clock.ended["long"] - began <= 2.0 + 2 * 2.0 + LEAD_SECONDS + 4 * SLICE_SECONDS
+    wait_for(lambda: fair.active + fair.queued == 0)
+
+
+def test_guarantee_server_fair_long_jobs_do_not_hold_up_a_short_one(fair, tap, clock):
+    for number in range(8):
+        fair.submit(clock.job(f"long {number}", 300, client=number))
+    tap.allowed.release(1)
+    wait_for(lambda: fair.active > 0)
+    waits = []
+    for number in range(20):
+        asked = clock.now
+        job = clock.job(f"short {number}", 1, short=True, client="short")
+        fair.submit(job)
+        result(job)
+        waits.append(clock.ended[f"short {number}"] - asked)
+    # The step that was being made, and its own; time goes on between asking and submitting.
+    assert sorted(waits)[18] <= 0.06
+    wait_for(lambda: fair.active + fair.queued == 0)
+
+
+def test_guarantee_server_fair_to_a_client_beside_one_with_many_jobs(fair, tap, clock):
+    """What takes a tenth of a second is done in a few, although the other has ten jobs of a second waiting."""
+    for number in range(10):
+        fair.submit(clock.job(f"many {number}", 100, client="many"))
+    few = clock.job("few", 10, client="few")
+    fair.submit(few)
+    began = clock.now
+    tap.allowed.release(1)
+    assert result(few) == "few"
+    assert clock.ended["few"] - began <= 2 * 0.1 + 4 * SLICE_SECONDS
+    wait_for(lambda: fair.active + fair.queued == 0)
+
+
+def test_of_one_clients_jobs_the_one_that_has_had_least_is_next(fair, tap, clock):
+    fair.submit(clock.job("long", 1000, client="one"))
+    fair.submit(clock.job("quick", 20, client="one"))
+    tap.allowed.release(1)
+    wait_for(lambda: fair.active + fair.queued == 0)
+    assert clock.ended["quick"] - 1000 <= 2 * 0.2 + 2 * SLICE_SECONDS
+
+
+def test_only_some_long_jobs_have_begun_at_a_time(fair, tap, clock):
+    for number in range(20):
+        fair.submit(clock.job(str(number), 100, client=number))
+    tap.allowed.release(1)
+    most = 0
+    while fair.active + fair.queued:
+        most = max(most, fair.active)
+    assert most <= BEGUN + 1
+
+
+def test_guarantee_server_fair_one_client_cannot_fill_the_queue(tap):
+    work = Work(1, 8, batch=1)
+    work.submit(tap.job())
+    for _ in range(6):
+        work.submit(tap.job(client="greedy"))
+    with pytest.raises(Full, match="6 requests of yours wait already"):
+        work.submit(tap.job(client="greedy"))
+    for number in range(2):
+        work.submit(tap.job(client=number))
+    with pytest.raises(Full, match="8 requests wait already"):
+        work.submit(tap.job(client="another"))
+    # The short ones have a queue of their own.
+    work.submit(tap.job(client="greedy", short=True))
+    assert not work.full
+    tap.allowed.release(100)
+    work.close()
+    work.join(PATIENCE)
+
+
+def test_guarantee_server_refuses_what_would_not_be_done_in_time(fair, tap, clock):
+    """After the first job of a kind its pace is known: 0.1 s a token."""
+    tap.allowed.release(1)
+    known = clock.job("known", 10, kind="kind", tokens=1)
+    fair.submit(known)
+    result(known)
+    wait_for(lambda: fair.active == 0)
+    held = Tap()
+    fair.submit(held.job(short=True))
+    deadline = 10.0
+    taken = 0
+    refused = None
+    for number in range(60):
+        try:
+            fair.submit(clock.job(f"{number}", 10, kind="kind", tokens=1, deadline=deadline, client=number))
+        except Full as error:
+            refused = error
+            break
+        taken += 1
+    # Half of the deadline, and half of the slot is the short ones'.
+    assert str(refused) == "requests that take about 5 s wait already"
+    assert 20 <= taken <= 30
+    held.allowed.release(1)
+    wait_for(lambda: fair.active + fair.queued == 0)
+    assert all(clock.ended[f"{number}"] - 1000 <= deadline + 1 for number in range(taken))
+
+
+def test_a_job_that_stands_still_ends_when_nobody_waits_for_it(fair, tap, clock):
+    jobs = [clock.job(str(number), 10_000, client=number) for number in range(3)]
+    for job in jobs:
+        fair.submit(job)
+    tap.allowed.release(1)
+    wait_for(lambda: fair.active == 3)
+    for job in jobs:
+        fair.stop(job)
+    wait_for(lambda: fair.active + fair.queued == 0)
+    assert max(clock.ended.values(), default=0) < 1000 + 3 * 100

@@ -29,14 +29,14 @@ def request_bytes(path: str, content: Any, method: str = "POST") -> bytes:
     return head.encode() + body
 
 
-async def ask(port: int, raw: bytes, timeout: float = 60.0) -> Answer:
-    """Send bytes that should be a request, and read until the server closes the connection."""
+async def ask(port: int, raw: bytes, timeout: float = 60.0, address: str = "127.0.0.1") -> Answer:
+    """Send bytes that should be a request, from an address of this machine, and read until the connection is closed."""
     began = time.perf_counter()
     received = b""
     trouble = ""
     try:
         async with asyncio.timeout(timeout):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
             try:
                 writer.write(raw)
                 await writer.drain()
@@ -59,6 +59,9 @@ async def get(port: int, path: str) -> Any:
 
 def parse(received: bytes, seconds: float, ended: float, trouble: str = "") -> Answer:
     head, separator, body = received.partition(b"\r\n\r\n")
+    if head.startswith(b"HTTP/1.1 100"):
+        # Go on, and the answer follows.
+        head, separator, body = body.partition(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if not separator or len(words) < 2 or not words[1].isdigit():

@@ -25,6 +25,7 @@ from quasirnn.benchmarks import machine
 from quasirnn.tasks.run_folder import open_run
 from stress.disconnects import leave_at_random, seconds_until_idle
 from stress.ending import end_under_load
+from stress.fairness import measure
 from stress.load import LoadFigures, capacity, open_loop
 from stress.mutants import mutants, send
 from stress.server_process import ServerProcess
@@ -85,6 +86,8 @@ async def stress(runs: list[Path], plan: Plan) -> tuple[dict[str, Any], list[str
     broken: list[str] = []
     with ServerProcess(runs, "--queue", str(QUEUE)) as server:
         await loads(server, asks, plan, figures, broken)
+        if len(tasks) == 3:
+            await fairness(server, plan, figures, broken)
         await disconnects(server, asks, plan, figures, broken)
         await strange_requests(server, asks, plan, figures, broken)
         await ending(server, asks, plan, figures, broken)
@@ -122,6 +125,30 @@ def show_load(factor: float, load: LoadFigures, can: float) -> None:
         f"{load.accepted_p50 * 1e3:.0f} ms, p99 {load.accepted_p99 * 1e3:.0f} ms; memory "
         f"{load.memory_before / 1e6:.0f} -> {load.memory_after / 1e6:.0f} MB; generator late by at most "
         f"{load.late * 1e3:.0f} ms; {load.statuses}",
+        flush=True,
+    )
+
+
+async def fairness(server: ServerProcess, plan: Plan, figures: dict[str, Any], broken: list[str]) -> None:
+    fair = await measure(server, plan.seconds / 2, plan.mutants // 20)
+    beside = {"generation": fair.generation_beside_30, "translation": fair.translation_beside_30}
+    figures["fairness"] = {
+        **{name: getattr(fair, name) for name in ("generation_alone", "translation_alone", "short_idle_p99")},
+        **{f"{name}_beside_30": [answer.status, answer.seconds] for name, answer in beside.items()},
+        "short_beside_40": dict(fair.short_beside_40),
+        "short_beside_8_p99": fair.short_beside_8_p99,
+    }
+    for name, answer in beside.items():
+        if answer.status != 200:
+            broken.append(f"a {name} beside 30 clients that classify: status {answer.status}")
+    if fair.short_beside_40.keys() - {200}:
+        broken.append(f"short requests beside 40 long ones of another client: {dict(fair.short_beside_40)}")
+    print(
+        f"beside 30 clients that classify 3,900 characters: 2,000 tokens in {fair.generation_beside_30.seconds:.1f} s "
+        f"(alone {fair.generation_alone:.1f}), a translation in {fair.translation_beside_30.seconds:.2f} s (alone "
+        f"{fair.translation_alone:.2f}); short requests beside 40 long ones of one client: "
+        f"{dict(fair.short_beside_40)}; p99 of a short one {fair.short_idle_p99 * 1e3:.0f} ms, beside 8 long ones "
+        f"{fair.short_beside_8_p99 * 1e3:.0f} ms (goal: 5 times)",
         flush=True,
     )
 

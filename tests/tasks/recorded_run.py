@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from quasirnn.tasks.language_model import TASK
+from quasirnn.tasks.registry import find_task
 from quasirnn.tasks.run_folder import Run, Training, create
 
 START = {"event": "start", "step": 0, "epoch": 1, "steps_per_epoch": 10}
@@ -34,9 +34,9 @@ SENTIMENT = [
 
 
 def recorded(path: Path, records: list[dict[str, Any]], task: str = "language-model") -> Run:
-    settings = TASK.presets["demo"].for_cell("qrnn")
-    run = create(
-        path, training=Training(task, "demo", settings), config={"format": 1, "model": "LanguageModel", "cell": "qrnn"}
-    )
+    settings = find_task(task).presets["demo"].for_cell("qrnn")
+    sizes = {"vocabulary_size": 10, "hidden_size": 8, "num_layers": 1}
+    config = {"format": 1, "model": "LanguageModel", "cell": "qrnn", **sizes}
+    run = create(path, training=Training(task, "demo", settings), config=config)
     run.metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
     return run

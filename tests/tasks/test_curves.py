@@ -30,6 +30,8 @@ def test_a_language_model_has_perplexity_on_a_logarithmic_scale(tmp_path, drawn)
     assert curve.train.tolist() == [math.exp(7.0), math.exp(5.25)]
     assert options == {
         "figure": "perplexity",
+        "unit": "per token",
+        "title": "Language model, own data: perplexity by epoch",
         "higher_is_better": False,
         "logarithmic": True,
         "references": {"paper": 78.3},

@@ -1,12 +1,13 @@
 """The language model as a task: streams and states, initialisation, and figures that a plain computation confirms."""
 
+import itertools
 import math
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from quasirnn.errors import DataError, RunError
+from quasirnn.errors import DataError, RunError, UserError
 from quasirnn.models import LanguageModel
 from quasirnn.models.initialisation import init_unit_gates
 from quasirnn.tasks import language_model as task
@@ -41,6 +42,19 @@ def plain_loss(model: LanguageModel, ids: torch.Tensor) -> float:
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
     return write_texts(tmp_path_factory.mktemp("texts"))
+
+
+def test_lines_as_documents(texts):
+    """The loss of a text is the sum of its lines' own, each read from the end of the line before it."""
+    model = LANGUAGE_MODEL.prepare(texts, documents=True).model.eval()
+    end = model.document_start
+    ids = torch.cat([torch.tensor([end]), torch.randint(VOCABULARY, (30,)), torch.tensor([end])])
+    bounds = [*(ids == end).nonzero().flatten().tolist()]
+    lines = [ids[begin : stop + 1] for begin, stop in itertools.pairwise(bounds)]
+    total = sum(loss_per_token(model, line) * (len(line) - 1) for line in lines)
+    assert loss_per_token(model, ids) * (len(ids) - 1) == pytest.approx(total, rel=1e-5)
+    with pytest.raises(UserError, match="documents: only a QRNN can begin anew"):
+        LANGUAGE_MODEL.prepare(texts, cell="lstm", documents=True)
 
 
 @pytest.mark.parametrize("cell", CELLS)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from quasirnn import files
@@ -94,6 +93,15 @@ def test_the_best_model_takes_the_place_of_the_one_before(run):
     better = model()
     run.save_model(better)
     assert torch.equal(run.load_model(LanguageModel).embedding.weight, better.embedding.weight)
+
+
+def test_guarantee_model_files_a_changed_vocabulary_is_noticed(run):
+    """Two words exchanged: the same size, and another meaning of every id."""
+    text = run.vocabulary.read_text()
+    first, second = json.loads(text)["tokens"][-2:]
+    swapped = text.replace(json.dumps(first), "\0").replace(json.dumps(second), json.dumps(first))
+    run.vocabulary.write_text(swapped.replace("\0", json.dumps(second)))
+    assert refusal(run.path).startswith("vocabulary.json: damaged or changed since it was written: sha256 differs.")
 
 
 def test_limits_can_be_written_anew(run):
@@ -286,7 +294,7 @@ def test_guarantee_model_files_run_no_code_malformed_runs(run, change, message):
 
 def test_guarantee_model_files_run_no_code_no_run(tmp_path):
     assert refusal(tmp_path / "none").endswith(
-        "none: no such folder. `quasirnn train` creates runs, under runs/ if not told otherwise."
+        "none: no such folder. `quasirnn train` creates runs, by default under runs/."
     )
     (tmp_path / "file").touch()
     assert refusal(tmp_path / "file").endswith("file: is a file. A run is the folder that `quasirnn train` created.")
@@ -312,7 +320,6 @@ def saved(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", FILES)
-@examples(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_guarantee_model_files_run_no_code_garbage_in_runs(saved, name, data):
     path, whole = saved

@@ -1,7 +1,6 @@
 """Sentiment as a task: confusion, word vectors, classes, held-out parts, and the comparison of two classifiers."""
 
 import json
-import random
 from collections import Counter
 
 import pytest
@@ -10,7 +9,7 @@ from torch.nn import functional as F
 
 from quasirnn.models import SequenceClassifier
 from quasirnn.tasks import sentiment as task
-from quasirnn.tasks.sentiment import LabelledTexts, evaluate_texts, labels_in_order, paired_interval
+from quasirnn.tasks.sentiment import LabelledTexts, evaluate_texts, labels_in_order
 from tasks.tiny import SENTIMENT, learner
 from tasks.tiny_sentiment import THREE, TWO, labelled_rows, write_labelled, write_rows, write_vectors
 
@@ -187,27 +186,3 @@ def test_labels_are_in_the_order_of_numbers_or_of_code_points():
     assert labels_in_order(["10", "9", "9", "-1"]) == ("-1", "9", "10")
     assert labels_in_order(["10", "9", "nine"]) == ("10", "9", "nine")
     assert labels_in_order(["9" * 30, "8"]) == ("8", "9" * 30)
-
-
-# Two classifiers on the same texts.
-
-
-def test_the_interval_by_hand():
-    # n = 100, b = 12, c = 4: (12 - 4) / 100, and sqrt(16 - 64 / 100) / 100 = 0.039192
-    assert paired_interval(8.0, 100, 12, 4) == pytest.approx((8 - 196 * 0.0391918, 8 + 196 * 0.0391918), abs=1e-4)
-    # Two that agree on every text differ by nothing for sure.
-    assert paired_interval(0.0, 10, 0, 0) == (0.0, 0.0)
-    one, other = paired_interval(7.0, 100, 9, 2), paired_interval(-7.0, 100, 2, 9)
-    assert one == pytest.approx(tuple(-bound for bound in reversed(other)))
-
-
-def test_the_interval_covers_the_truth_as_often_as_it_says():
-    draw = random.Random(1)
-    odds = {(True, True): 0.80, (True, False): 0.09, (False, True): 0.05, (False, False): 0.06}
-    covered = 0
-    for _ in range(400):
-        drawn = draw.choices(list(odds), list(odds.values()), k=500)
-        alone, other_alone = drawn.count((True, False)), drawn.count((False, True))
-        low, high = paired_interval((alone - other_alone) / 5, 500, alone, other_alone)
-        covered += low <= 4.0 <= high
-    assert 0.92 < covered / 400 < 0.98

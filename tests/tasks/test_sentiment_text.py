@@ -21,7 +21,7 @@ TEXTS = [text for _, text in labelled_rows("test", THREE)]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    return train_runs(tmp_path_factory.mktemp("runs"))
+    return train_runs(tmp_path_factory.getbasetemp() / "sentiment")
 
 
 @pytest.fixture(params=["qrnn", "lstm", "three"])

@@ -255,7 +255,7 @@ def test_json_of_something_else_is_refused_shortly():
 
 
 def test_what_a_resume_may_change():
-    assert MAY_CHANGE == ("epochs", "max_steps", "max_minutes", "checkpoint_every")
+    assert MAY_CHANGE == ("epochs", "max_steps", "max_minutes", "checkpoint_every", "precision")
     assert (
         contradictions(QRNN, ["epochs=3", "max_steps=5", "max_minutes=1", "checkpoint_every=7", "zoneout=1e-1"]) == []
     )

@@ -287,3 +287,10 @@ def test_runs_that_cannot_be_loaded(runs, tmp_path):
     (run / "vocabulary.json").write_text(json.dumps(vocabulary))
     with pytest.raises(RunError, match=r'vocabulary\.json: "specials" lacks end and start\.'):
         quasirnn.load(run)
+
+
+def test_a_text_that_is_far_too_long_is_refused(qrnn, monkeypatch):
+    monkeypatch.setattr("quasirnn.tasks.translation.MAX_CHARACTERS", 50)
+    for use in (qrnn.translate, lambda text: list(qrnn.translate_all(["c", text]))):
+        with pytest.raises(DataError, match=r"translate: a text has 51 characters, more than 50\. Give one"):
+            use("c" * 51)

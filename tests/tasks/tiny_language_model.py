@@ -5,6 +5,7 @@ import gc
 import os
 import random
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,6 +17,7 @@ from quasirnn.tasks.training_run import Request, Trained, train
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "the", "dog", "ran", "to", "it"]
 # 14 steps an epoch; dropout and zoneout are those of the preset `fast`.
 KEYS = (
+    "level=word",
     "hidden_size=8",
     "num_layers=2",
     "batch_size=4",
@@ -60,3 +62,13 @@ def train_tiny(out: Path, data: Path, *more: str, task: str = "language-model", 
     asked = Request(data=[str(data)], preset="fast", out=out, overrides=overrides, **request)
     with in_a_hurry():
         return train(find_task(task), asked)
+
+
+@cache
+def train_runs(folder: Path) -> Path:
+    """`word`, `character` and `lstm`, trained on `texts` beside them. To be left as they are: asked again, the same."""
+    data = write_texts(folder / "texts")
+    train_tiny(folder / "word", data)
+    train_tiny(folder / "character", data, "level=character", "max_steps=10")
+    train_tiny(folder / "lstm", data, "max_steps=10", cell="lstm")
+    return folder

@@ -9,18 +9,21 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from processes import Forked
+
 TESTS = Path(__file__).parents[1]
 LAUNCHER = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
 def start(
     folder: Path, *, processes: int = 1, module: str = "training.program", **settings: float
-) -> subprocess.Popen[bytes]:
+) -> subprocess.Popen[bytes] | Forked:
     """Start or resume the training in `folder`; what it prints goes to a file there."""
-    launcher = LAUNCHER if processes == 2 else []
-    command = [sys.executable, *launcher, "-m", module, str(folder)]
-    command += [f"{key}={value}" for key, value in settings.items()]
+    words = [folder, *(f"{key}={value}" for key, value in settings.items())]
     folder.mkdir(parents=True, exist_ok=True)
+    if processes == 1:
+        return Forked(main, [module, *words], folder / "output.txt")
+    command = [sys.executable, *LAUNCHER, "-m", module, *map(str, words)]
     with open(folder / "output.txt", "ab") as output:
         # From the folder with the tests, which is how `training.program` is found.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ACCELERATE_")}
@@ -29,7 +32,7 @@ def start(
 
 
 def wait_for(
-    condition: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path, seconds: float = 600
+    condition: Callable[[], bool], process: subprocess.Popen[bytes] | Forked, folder: Path, seconds: float = 600
 ) -> None:
     """Until something has happened in a run. The limit only keeps a hanging test from hanging for ever."""
     limit = time.monotonic() + seconds

@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from quasirnn.ops import backends
+from quasirnn.training import fused_update
 from quasirnn.training.checkpoint import OptimizerValues
 from quasirnn.training.optimizers import adam, adamw, add_l2, from_tensors, rmsprop, sgd, to_tensors
 
@@ -168,3 +170,44 @@ def test_values_where_tensors_are_expected_are_refused():
     tensors, values = stored(optimizer)
     with pytest.raises(ValueError, match="optimizer: unexpected values '0'"):
         from_tensors(optimizer, tensors, values.model_copy(update={"state": {"0": {"step": 1}}}))
+
+
+@pytest.mark.skipif(backends.kernels is None, reason="kernels only")
+@pytest.mark.parametrize("make", [lambda m: sgd(m, 0.1), rmsprop, adam])
+@pytest.mark.parametrize(("l2", "clip"), [(0.0, 1.0), (0.01, 0.25)])
+def test_a_fused_step_is_torchs_own(make, l2, clip):
+    """Three steps, with a parameter that has no gradient and one of another size in each; and the same state."""
+
+    def trained(fused):
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(5, 3), nn.Linear(300, 70), nn.Linear(2, 2))
+        optimizer = make(model)
+        assert fused_update.supports(optimizer)
+        for _ in range(3):
+            for p in [*model[0].parameters(), *model[1].parameters()]:
+                p.grad = torch.randn_like(p)
+            version = model[0].weight._version
+            if fused:
+                norm = fused_update.norm(optimizer, l2)
+                fused_update.step(optimizer, l2, clip)
+                assert model[0].weight._version > version, "what was computed from it is known to be old"
+            else:
+                add_l2(model.parameters(), l2)
+                norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]).item()
+                for p in [*model[0].parameters(), *model[1].parameters()]:
+                    p.grad *= clip
+                optimizer.step()
+        return norm, [p.detach() for p in model.parameters()], to_tensors(optimizer)
+
+    (norm, weights, (state, values)), (norm_2, weights_2, (state_2, values_2)) = trained(True), trained(False)
+    assert norm == pytest.approx(norm_2, rel=1e-6)
+    torch.testing.assert_close(weights, weights_2)
+    torch.testing.assert_close(state, state_2)
+    assert values == values_2
+
+
+def test_what_a_fused_step_does_not_know_is_left_to_torch():
+    model = nn.Linear(2, 2)
+    assert not fused_update.supports(adamw(model))
+    assert not fused_update.supports(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    assert not fused_update.supports(sgd(nn.Linear(2, 2).double(), 0.1))

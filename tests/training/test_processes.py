@@ -33,8 +33,9 @@ def results(folder, scenario):
     return found[0], found[1]
 
 
+@pytest.mark.full
 def test_guarantee_stops_cleanly_on_all_processes_and_resumes_exactly(tmp_path, folder):
-    """SIGTERM to the launcher, which passes it on."""
+    """SIGTERM to the launcher, which passes it on. By default, one of the processes gets it."""
     process = program.start(tmp_path, processes=2, pause=0.05)
     program.wait_for(program.reached(tmp_path, 2), process, tmp_path)
     process.send_signal(signal.SIGTERM)

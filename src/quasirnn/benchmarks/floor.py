@@ -1,7 +1,8 @@
 """The layer against its floor: the bare matrix products inside it, written into preallocated buffers.
 
 A QRNN layer multiplies (T * B, k * D) by (k * D, num_gates * H), and in training twice more. The ratio shows the cost
-of everything else. Below 1, the layer's own product in chunks is faster than one `torch.mm` over all rows.
+of everything else. Two libraries multiply float32 on a CPU, BLAS and oneDNN: the floor is the faster one. Below 1, the
+layer's own product in chunks is faster than one over all rows.
 """
 
 from dataclasses import asdict, dataclass
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from quasirnn import QRNN
-from quasirnn.benchmarks.passes import MODES, gemm_pass, layer_pass, time_passes
+from quasirnn.benchmarks.passes import MODES, gemm_pass, layer_pass, onednn_pass, time_passes
 from quasirnn.benchmarks.result import (
     Cell,
     Figure,
@@ -88,19 +89,18 @@ def time_case(case: Case, plan: Plan, setting: Setting) -> Cell:
     dtype = getattr(torch, case.dtype)
     x = torch.randn(case.T, case.B, case.H, dtype=dtype, device=setting.device)
     rnn = QRNN(case.H, case.H, kernel_size=case.k, pooling=case.pooling, dtype=dtype, device=setting.device)
-    num_gates = len(case.pooling) + 1
-    samples = time_passes(
-        {
-            "QRNN": layer_pass(rnn, x, case.mode),
-            "GEMM": gemm_pass(case.T * case.B, case.k * case.H, num_gates * case.H, case.mode, dtype, setting.device),
-        },
-        plan.budget if case.block == "grid" else plan.variants_budget,
-        setting,
-    )
+    product = case.T * case.B, case.k * case.H, (len(case.pooling) + 1) * case.H
+    passes = {
+        "QRNN": layer_pass(rnn, x, case.mode),
+        "GEMM": gemm_pass(*product, case.mode, dtype, setting.device),
+    }
+    if dtype == torch.float32 and setting.device == "cpu" and (other := onednn_pass(*product, case.mode)):
+        passes["GEMM by oneDNN"] = other
+    samples = time_passes(passes, plan.budget if case.block == "grid" else plan.variants_budget, setting)
     return {
         **asdict(case),
         "seconds": {name: each.summary() for name, each in samples.items()},
-        "ratio": samples["QRNN"].best / samples["GEMM"].best,
+        "ratio": samples["QRNN"].best / min(each.best for name, each in samples.items() if name != "QRNN"),
     }
 
 

@@ -1,7 +1,9 @@
 """What is timed: one pass through a layer, or its bare matrix products."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +25,7 @@ def time_passes(
     if setting.device != "cpu":
         # GPU work is queued: several passes are timed together, or the wait after each would count as well.
         budget = replace(budget, min_lap_seconds=0.005)
-    stopwatch = stopwatch_for(setting.device)
+    stopwatch = Stopwatch(clock=time.process_time) if setting.cpu_time else stopwatch_for(setting.device)
     return take_turns(passes, budget, seed=setting.seed, stopwatch=stopwatch, equal_laps=equal_laps)
 
 
@@ -47,6 +49,33 @@ def layer_pass(layer: nn.Module, x: Tensor, mode: str) -> Pass:
         torch.autograd.grad(layer(x)[0], wanted, upstream)
 
     return forward_and_backward
+
+
+def onednn_pass(rows: int, inner: int, columns: int, mode: str) -> Pass | None:
+    """The same products in float32 on a CPU by oneDNN, the library behind nn.LSTM; None where torch lacks it.
+
+    It has no form for the gradient of the weight, whose left side is transposed: that one is `torch.mm`.
+    """
+    try:
+        product: Any = torch.ops.mkldnn._linear_pointwise
+    except AttributeError:
+        return None
+    X, W = torch.randn(rows, inner), torch.randn(columns, inner)
+
+    def one() -> Tensor:
+        out: Tensor = product(X, W, None, "none", [], "")
+        return out
+
+    if mode == "inference":
+        return one
+    W_transposed, dW = W.t().contiguous(), torch.empty_like(W)
+
+    def three() -> None:
+        G = one()
+        product(G, W_transposed, None, "none", [], "")
+        torch.mm(G.t(), X, out=dW)
+
+    return three
 
 
 def gemm_pass(rows: int, inner: int, columns: int, mode: str, dtype: torch.dtype, device: str) -> Pass:

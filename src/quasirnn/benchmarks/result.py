@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from quasirnn.benchmarks import machine
 from quasirnn.benchmarks.correctness import require_correct
+from quasirnn.errors import counted
 
 # Called with (parts done, parts in all, what is measured next).
 Progress = Callable[[int, int, str], None]
@@ -24,6 +25,7 @@ class Setting:
 
     device: str = "cpu"
     seed: int = 1
+    cpu_time: bool = False  # of this process instead of the clock on the wall: for one thread
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Result:
     def footnote(self) -> str:
         """Where and when, for a plot."""
         about = self.machine
-        place = about["gpu"] or f"{about['cpu']}, {about['threads']} threads"
+        place = about["gpu"] or f"{about['cpu']}, {counted(about['threads'], 'thread')}"
         return f"{place}, torch {about['torch']}, {about['date'][:10]}"
 
 

@@ -62,7 +62,8 @@ def time_lengths(plan: Plan, setting: Setting) -> list[Cell]:
 
 
 def measure_memory(T: int, H: int, setting: Setting) -> Cell:
-    return in_child(extra_memory, {"T": T, "H": H, **asdict(setting)}, f"memory at length {T}")
+    options = {"T": T, "H": H, "device": setting.device, "seed": setting.seed}
+    return in_child(extra_memory, options, f"memory at length {T}")
 
 
 def extra_memory(T: int, H: int, device: str, seed: int) -> Cell:

@@ -172,7 +172,8 @@ def plain_in_chunks(chunk: int, inputs: Inputs) -> list[Tensor]:
 
 def measure_memory(name: str, logits: int | None, plan: Plan, setting: Setting) -> Cell:
     sizes = {"rows": plan.rows, "vocabulary": plan.vocabulary, "hidden": plan.hidden}
-    return in_child(extra_memory, {"logits": logits, **sizes, **asdict(setting)}, f"the memory of {name}")
+    options = {"logits": logits, **sizes, "device": setting.device, "seed": setting.seed}
+    return in_child(extra_memory, options, f"the memory of {name}")
 
 
 def extra_memory(logits: int | None, rows: int, vocabulary: int, hidden: int, device: str, seed: int) -> Cell:

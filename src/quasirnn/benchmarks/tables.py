@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quasirnn.benchmarks.result import Cell, Figure, Result
+from quasirnn.errors import counted
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ def header(result: Result) -> list[str]:
     """What ran where and when, with a warning if the machine had other work."""
     about = result.machine
     backend = {"kernels": f"compiled kernels, {about['backend_instruction_set']}", "plain": "plain PyTorch, no kernels"}
-    place = [f"{about['cpu']}, {about['cores']} cores, {about['threads']} threads"]
+    place = [f"{about['cpu']}, {counted(about['cores'], 'core')}, {counted(about['threads'], 'thread')}"]
     if about["gpu"]:
         place.insert(0, about["gpu"])
     source = f"quasirnn {about['quasirnn']}" + (f" at {about['commit']}" if about["commit"] else "")
@@ -29,7 +30,11 @@ def header(result: Result) -> list[str]:
         f"torch {about['torch']}; {source}; back end: {backend.get(about['backend'], about['backend'])}",
         f"{about['date']}; {about['command']}",
     ]
-    if about["busy"]:
+    if result.settings.get("cpu_time"):
+        lines.append(
+            "CPU time of this process, which other processes do not enter but for what they leave of the caches."
+        )
+    elif about["busy"]:
         used = [
             f"{about[key]:.1f} {word}"
             for key, word in (("others_before", "before the start"), ("others_during", "during the benchmark"))

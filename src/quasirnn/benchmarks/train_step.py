@@ -20,6 +20,7 @@ from quasirnn.benchmarks.passes import stopwatch_for, time_passes
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_benchmark, silent
 from quasirnn.benchmarks.tables import Table
 from quasirnn.benchmarks.timing import Budget
+from quasirnn.ops.dropout import dropout
 from quasirnn.plots.bars import stacked_bars
 
 PARTS = ("RNN", "softmax", "optimisation overhead", "embedding")
@@ -57,7 +58,7 @@ class LSTMCells(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, None]:
         for depth, cell in enumerate(self.cells):
             if depth > 0:
-                x = functional.dropout(x, self.dropout, self.training)
+                x = dropout(x, self.dropout, self.training)
             state, outputs = None, []
             for step in x:
                 state = cell(step, state)
@@ -100,7 +101,7 @@ class TrainingBatch:
             self.optimizer.step()
             self.optimizer.zero_grad()
 
-        x = timed("embedding", lambda: functional.dropout(self.embedding(self.words[:-1]), self.plan.dropout))
+        x = timed("embedding", lambda: dropout(self.embedding(self.words[:-1]), self.plan.dropout))
         x_cut = x.detach().requires_grad_()
         h = timed("RNN", lambda: self.rnn(x_cut)[0])
         h_cut = h.detach().requires_grad_()

@@ -17,13 +17,13 @@ from quasirnn.tasks.registry import find_task
 from quasirnn.tasks.run_folder import Run, Training
 from quasirnn.tasks.settings import to_json
 from quasirnn.tasks.task import Prepared, Task
-from quasirnn.tasks.training_run import PRECISIONS, Request, configure, plan_of
+from quasirnn.tasks.training_run import Request, configure, fit, plan_of, resolve_precision
 from quasirnn.training.engine import BadLoss
 from quasirnn.training.learner import Carried
 from quasirnn.training.random_state import seed_process
 from quasirnn.training.schedule import StepInfo
 from quasirnn.training.update import NotFinite, Update, Updater
-from quasirnn.training.world import World
+from quasirnn.training.world import PRECISIONS, World
 
 __all__ = ["Request", "Task", "TrainingSteps", "configure_cell", "find_task", "multiply_adds", "settings_of"]
 
@@ -31,12 +31,16 @@ __all__ = ["Request", "Task", "TrainingSteps", "configure_cell", "find_task", "m
 def configure_cell(task: Task[Any], request: Request, cell: str, device: str) -> Training[Any]:
     """The request for one cell, without the KEYs that this cell does not have: they are meant for the other.
 
+    What follows the size of the data is settled, as in a training.
+
     Raises:
         SettingsError, RunError: everything that is wrong with the request.
     """
     foreign = task.settings.keys_without(cell)
     overrides = [each for each in request.overrides if each.partition("=")[0].strip() not in foreign]
-    training, _ = configure(task, dataclasses.replace(request, cell=cell, overrides=overrides))
+    request = dataclasses.replace(request, cell=cell, overrides=overrides)
+    training, _ = configure(task, request)
+    training = dataclasses.replace(training, settings=resolve_precision(fit(task, training, request)[0])[0])
     if training.settings.precision == "float16" and device == "cpu":
         raise RunError("precision=float16 needs a GPU; bfloat16 works on a CPU too.")
     return training
@@ -60,8 +64,7 @@ class TrainingSteps:
         settings = training.settings
         plan = plan_of(settings, task.loss_scale(settings))
         self.name = settings.cell
-        precision: Any = PRECISIONS[settings.precision]
-        self.world = World(precision, cpu=device == "cpu")
+        self.world = World(PRECISIONS[settings.precision], cpu=device == "cpu")
         if self.world.size > 1:
             raise RunError("steps are timed in one process: start this without torchrun.")
         # A learner writes to its run only when it validates.

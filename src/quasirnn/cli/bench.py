@@ -33,6 +33,9 @@ class Options:
 
     quick: Annotated[bool, typer.Option("--quick", help="A part of it, within a minute.")] = False
     threads: Annotated[int | None, typer.Option(help="Threads for torch. [default: torch's own choice]", min=1)] = None
+    cpu_time: Annotated[
+        bool, typer.Option("--cpu-time", help="Count CPU time: for one thread on a machine with other work.")
+    ] = False
     seed: Annotated[int, typer.Option(help="Seed of inputs, weights and the order of turns.")] = 1
     device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write everything to this JSON file, too.")] = None
@@ -99,7 +102,16 @@ def step(options: Options) -> None:
     execute("step", options)
 
 
-@command("scale")
+@command("int8")
+def int8(options: Options) -> None:
+    """Time QRNN in float32, bfloat16 and int8 against LSTMs of the same types, in inference and single steps.
+
+    The LSTMs are nn.LSTM, nn.LSTM().bfloat16() and torch's quantize_dynamic. On a CPU.
+    """
+    execute("int8", options)
+
+
+@command("scale", without=["cpu_time"])
 def scale(options: Options) -> None:
     """Time per token and extra memory from a thousand steps to a million, in inference.
 
@@ -108,7 +120,7 @@ def scale(options: Options) -> None:
     execute("scale", options)
 
 
-@command("train-step")
+@command("train-step", without=["cpu_time"])
 def train_step(options: Options) -> None:
     """Time one training batch of the paper's language model, part by part.
 
@@ -117,7 +129,7 @@ def train_step(options: Options) -> None:
     execute("train-step", options)
 
 
-@command("softmax")
+@command("softmax", without=["cpu_time"])
 def softmax(options: Options) -> None:
     """Time the loss over a vocabulary, forward and backward: plain, in chunks, and the bare matrix products.
 
@@ -126,7 +138,7 @@ def softmax(options: Options) -> None:
     execute("softmax", options)
 
 
-@command("decoding")
+@command("decoding", without=["cpu_time"])
 def decoding(options: Options) -> None:
     """Time beam search with the paper's translator as batch and length grow: on the QRNN and on the equal LSTM.
 
@@ -135,8 +147,14 @@ def decoding(options: Options) -> None:
     execute("decoding", options)
 
 
+@command("onnx", without=["cpu_time"])
+def onnx(options: Options) -> None:
+    """Time onnxruntime with the file of a QRNN layer and with that of an nn.LSTM with equally many units."""
+    execute("onnx", options)
+
+
 # The seed is one of the KEYs.
-@command("task", without=["seed"])
+@command("task", without=["seed", "cpu_time"])
 def task_steps(
     options: Options,
     task: Annotated[str, typer.Argument(metavar="TASK", help="As for train.")],
@@ -198,6 +216,8 @@ def execute(name: str, options: Options, changes: dict[str, Any] | None = None, 
 
     if options.device is Device.cuda and not torch.cuda.is_available():
         raise UsageError("--device cuda: torch sees no GPU here")
+    if options.cpu_time and (options.threads != 1 or options.device is Device.cuda):
+        raise UsageError("--cpu-time: with --threads 1 on a CPU only, as the time of several threads is their sum")
     if options.threads is not None:
         torch.set_num_threads(options.threads)
 
@@ -207,7 +227,7 @@ def execute(name: str, options: Options, changes: dict[str, Any] | None = None, 
     plan = replace(benchmark.QUICK if options.quick else benchmark.FULL, **changes or {})
     try:
         with progress_display() as show:
-            result = benchmark.run(plan, Setting(options.device.value, options.seed), show, **more)
+            result = benchmark.run(plan, Setting(options.device.value, options.seed, options.cpu_time), show, **more)
     except errors.Failure as error:
         raise Failure(str(error)) from error
     print(result.to_json()) if options.json else show_result(result, benchmark.tables(result))

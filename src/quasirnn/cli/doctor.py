@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from quasirnn.errors import counted
+
 # Optional packages by the group of `pip install 'quasirnn[group]'` that brings them.
 OPTIONAL = {
     "train": ["accelerate"],
@@ -15,6 +17,8 @@ OPTIONAL = {
     "demo": ["num2words", "babel"],
     "plot": ["matplotlib"],
     "serve": ["fastapi", "uvicorn"],
+    "onnx": ["onnx", "onnxruntime"],
+    "hf": ["transformers"],
 }
 
 
@@ -55,6 +59,7 @@ def examine() -> dict[str, Any]:
         },
         "gpu": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
         "backends": backends.report(),
+        "library": backends.library_path(),
         "environment": {name: value for name, value in os.environ.items() if name.startswith("QUASIRNN_")},
         "self_check": {
             "ok": all(check.ok for check in checks.values()),
@@ -80,24 +85,27 @@ def print_findings(findings: dict[str, Any]) -> None:
         missing = [name for name, version in packages.items() if version is None]
         here = [f"{name} {version}" for name, version in packages.items() if version is not None]
         if missing:
-            here.append(f"missing, where wanted: pip install {' '.join(missing)}")
+            here.append(f"not installed (optional): pip install {' '.join(missing)}")
         line(f"[{group}]", ", ".join(here))
 
     cpu = findings["cpu"]
     print()
     line(
-        "CPU", f"{cpu['name']}, {cpu['cores']} cores; torch uses {cpu['threads']} threads and {cpu['instruction_set']}"
+        "CPU",
+        f"{cpu['name']}, {counted(cpu['cores'], 'core')}; torch uses {counted(cpu['threads'], 'thread')} and "
+        f"{cpu['instruction_set']}",
     )
     line("GPU", ", ".join(findings["gpu"]) or "none that torch can see")
     for device, backend in findings["backends"].items():
         line(f"runs on {device}", describe(backend))
+    line("library", findings["library"] or "not built")
     for name, value in findings["environment"].items():
         line(name, value)
 
     print()
     for device, check in findings["self_check"].items():
         if device != "ok":
-            verdict = "right" if check["ok"] else "WRONG"
+            verdict = "correct" if check["ok"] else "WRONG"
             line(
                 f"check on {device}",
                 f"fo-pooling is {verdict}: largest error {check['error']:.1e} ({check['worst']}), "

@@ -1,11 +1,17 @@
 """Errors on the command line: one line on standard error, and an exit code."""
 
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 
 from quasirnn import errors
+from quasirnn.files import nearest_path
+
+OUT_OF_MEMORY = "out of memory"
+SMALLER = "A smaller batch_size, shorter texts (max_length), or a smaller model?"
 
 
 class UsageError(typer.TyperException):
@@ -26,6 +32,23 @@ def user_errors() -> Iterator[None]:
     try:
         yield
     except (errors.Failure, MemoryError) as error:
-        raise Failure(str(error) or "out of memory") from error
-    except (errors.UserError, OSError) as error:
+        raise Failure(str(error) or OUT_OF_MEMORY) from error
+    except RuntimeError as error:
+        # torch has no class of its own for memory that the CPU does not have.
+        if size := re.search(r"tried to allocate (\d+) bytes", str(error)):
+            raise Failure(f"{OUT_OF_MEMORY}, {int(size[1]) / 2**30:,.1f} GB were asked for. {SMALLER}") from error
+        raise
+    except errors.UserError as error:
         raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(_of_a_file(error)) from error
+
+
+def _of_a_file(error: OSError) -> str:
+    """What the system says of a file, in our words: named as typed, with the nearest one that is there."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else error.filename
+    if isinstance(error, FileNotFoundError):
+        return f"{name}: not found.{nearest_path(str(name))}"
+    return f"{name}: {error.strerror[0].lower()}{error.strerror[1:]}."

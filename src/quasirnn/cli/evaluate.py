@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from quasirnn.cli.errors import UsageError, user_errors
+from quasirnn.cli.options import Precision
 
 
 def evaluate(
@@ -20,7 +21,8 @@ def evaluate(
     against: Annotated[
         Path | None,
         typer.Option(
-            metavar="RUN", help="Classifiers: another one on the same texts; the difference with its 95 % interval."
+            metavar="RUN",
+            help="Another model on the same rows: the difference with its 95 % interval (paired bootstrap).",
         ),
     ] = None,
     beam: Annotated[
@@ -30,6 +32,18 @@ def evaluate(
     alpha: Annotated[
         float | None, typer.Option(help="Translators: of the ranking criterion. [default: 0.6]", min=0, max=10)
     ] = None,
+    cache: Annotated[
+        int | None,
+        typer.Option(
+            help="Language models: mix in a neural cache of so many tokens; it is tuned on validation.",
+            min=1,
+            max=65_536,
+        ),
+    ] = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Write the figures to RUN/evaluation-SPLIT.json, for `quasirnn compare`.")
+    ] = False,
+    precision: Precision = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
     """Evaluate a trained model on text it has not seen.
@@ -43,8 +57,9 @@ def evaluate(
         from quasirnn.tasks.console import closing_pipe, progress_of
         from quasirnn.tasks.pipeline import load
 
-        pipeline = load(run)
-        options = {name: value for name, value in (("beam", beam), ("alpha", alpha)) if value is not None}
+        pipeline = load(run, precision=precision)
+        given = {"beam": beam, "alpha": alpha, "cache": cache}
+        options = {name: value for name, value in given.items() if value is not None}
         if foreign := [name for name in options if name not in pipeline.definition.evaluation_options]:
             raise UsageError(f"--{foreign[0]}: {run} is a run of {pipeline.task}, which has no such option.")
         lines: list[str] = []
@@ -53,7 +68,9 @@ def evaluate(
             if against is None:
                 result = pipeline.evaluate(split, data, tick, **options)
             else:
-                result, lines, beside["against"] = pipeline.compare(load(against), split, data, tick)
+                result, lines, beside["against"] = pipeline.compare(load(against), split, data, tick, **options)
+        if save:
+            pipeline.save_evaluation(result, {**options, **beside})
         with closing_pipe():
             if as_json:
                 print(json.dumps({"run": str(run), **result.to_json(), **beside}))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quasirnn.cli import bench, demo, doctor, evaluate, plot, serve, train
+from quasirnn.cli import bench, compare, convert, demo, doctor, evaluate, export, models, plot, quantize, serve, train
 from quasirnn.cli.errors import user_errors
 from quasirnn.errors import UserError
 
@@ -25,6 +25,11 @@ app.command(name="doctor")(doctor.doctor)
 app.command(name="demo")(demo.demo)
 app.command(name="train")(train.train)
 app.command(name="evaluate")(evaluate.evaluate)
+app.command(name="compare")(compare.compare)
+app.command(name="quantize")(quantize.quantize)
+app.command(name="export")(export.export)
+app.command(name="convert")(convert.convert)
+app.command(name="models")(models.models)
 app.command(name="serve")(serve.serve)
 app.add_typer(plot.app, name="plot")
 app.add_typer(bench.app, name="bench")
@@ -53,10 +58,10 @@ def quasirnn(
 
 def add_task_commands() -> None:
     """Every task brings its own commands, and its own pictures below `quasirnn plot`."""
-    from quasirnn.tasks.registry import all_tasks
+    from quasirnn.tasks.registry import all_commands
 
-    for task in all_tasks().values():
-        for group, functions in ((app, task.commands), (plot.app, task.plots)):
+    for commands, plots in all_commands():
+        for group, functions in ((app, commands), (plot.app, plots)):
             there = {command.name for command in group.registered_commands}
             for function in functions:
                 if function.__name__ not in there:

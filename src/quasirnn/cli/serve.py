@@ -1,7 +1,5 @@
 """`quasirnn serve`: trained models over HTTP, and the web page."""
 
-import logging
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -9,17 +7,34 @@ from typing import Annotated
 import typer
 
 from quasirnn.cli.errors import UsageError, user_errors
+from quasirnn.cli.options import Precision
 
 
 def serve(
-    run: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of trained models, of any task.")],
+    run: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Folders of trained models, of any task, or names of `quasirnn models`. [default: all of those]",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
     queue: Annotated[int, typer.Option(help="The most requests that wait.", min=1, max=10_000)] = 32,
     deadline: Annotated[
         float, typer.Option(help="Seconds from the arrival of a request to its answer.", min=0.1, max=3600)
     ] = 30.0,
-    workers: Annotated[int, typer.Option(help="Threads that work on requests.", min=1, max=64)] = 2,
+    workers: Annotated[int, typer.Option(help="Requests that are worked on at the same time.", min=1, max=64)] = 2,
+    processes: Annotated[
+        int, typer.Option(help="Processes that serve together, each with its own models and workers.", min=1, max=64)
+    ] = 1,
+    unix: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A Unix socket to listen on, instead of an address.")
+    ] = None,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="A line of JSON on standard output for each response.")
+    ] = False,
+    precision: Precision = None,
 ) -> None:
     """Serve trained models on a web page and over HTTP: classify, continue and translate texts.
 
@@ -29,18 +44,32 @@ def serve(
 
     Examples:
 
+    quasirnn serve
+
     quasirnn serve runs/imdb runs/ptb runs/translation
 
     quasirnn serve runs/imdb --port 0 --workers 1
+
+    quasirnn serve runs/imdb --unix /run/quasirnn/server.sock --processes 4 --access-log
     """
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
         raise UsageError("serving needs fastapi and uvicorn: pip install 'quasirnn[serve]'")
     from quasirnn.serving.start import serve_runs
+    from quasirnn.tasks import shipped
 
-    logging.basicConfig(level=logging.WARNING, format="quasirnn: %(message)s")
     with user_errors():
-        serve_runs(run, host=host, port=port, queue=queue, deadline=deadline, workers=workers, say=say)
-
-
-def say(sentence: str) -> None:
-    print(f"quasirnn: {sentence}", file=sys.stderr, flush=True)
+        runs = run or [Path(name) for name in shipped.models()]
+        if not runs:
+            raise UsageError(f"which runs? Name folders of trained models, or install ours: {shipped.INSTALL}")
+        serve_runs(
+            runs,
+            host=host,
+            port=port,
+            unix=unix,
+            processes=processes,
+            queue=queue,
+            deadline=deadline,
+            workers=workers,
+            access_log=access_log,
+            precision=precision,
+        )

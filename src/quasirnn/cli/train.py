@@ -1,14 +1,16 @@
 """`quasirnn train`: the program of each task, with its progress shown."""
 
+import dataclasses
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quasirnn.cli.errors import user_errors
+from quasirnn.cli.errors import UsageError, user_errors
 from quasirnn.cli.next_command import typed_command
 
 if TYPE_CHECKING:
@@ -49,11 +51,37 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run of --out stopped.")] = False,
     cell: Annotated[
-        str | None, typer.Option(metavar="qrnn|lstm", help="lstm trains an LSTM of equal size. [default: qrnn]")
+        str | None,
+        typer.Option(
+            metavar="qrnn|lstm",
+            help="lstm trains an LSTM with equally many units, or with match=parameters equally many parameters. With "
+            "--seeds also both: qrnn,lstm. [default: qrnn]",
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...",
+            help="A run for each seed, and for each --cell, in RUN/CELL-SEED; then their table and picture. The same "
+            "rows are held out for all, by split_seed=1 unless it is given.",
+        ),
     ] = None,
     vectors: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Sentiment: word vectors to start from, GloVe's .txt or an .npz."),
+    ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write event files to RUN/tensorboard; needs TensorBoard.")
+    ] = False,
+    init_from: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="Fine-tune: start from the weights and the vocabulary of a trained model of this task, whose sizes "
+            "stay. The learning rate is a third of what it would be; new words are added; a classifier's output layer "
+            "is replaced if the classes differ.",
+        ),
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the settings that would be used, and leave.")] = False,
 ) -> None:
@@ -75,6 +103,10 @@ def train(
     quasirnn train translation --data my-pairs source=fr target=en --out runs/my-pairs
 
     quasirnn train language-model --data my-texts --preset fast level=character hidden_size=256
+
+    quasirnn train sentiment --data my-texts --seeds 1,2,3 --cell qrnn,lstm --out runs/mine
+
+    quasirnn train sentiment --from runs/imdb --data my-texts --out runs/mine
     """
     with user_errors():
         from quasirnn.tasks.registry import find_task
@@ -82,6 +114,7 @@ def train(
         from quasirnn.tasks.training_run import train as run_training
 
         chosen = find_task(task)
+        options = {"vectors": vectors, "init_from": init_from}
         request = Request(
             data=data or [],
             preset=preset,
@@ -89,14 +122,18 @@ def train(
             out=out,
             resume=resume,
             overrides=overrides or [],
-            options={} if vectors is None else {"vectors": vectors},
+            options={key: value for key, value in options.items() if value is not None},
         )
         if show:
             show_settings(chosen, request, configure)
             return
+        if seeds is not None:
+            train_seeds(chosen, request, parse_seeds(seeds, request.overrides), tensorboard)
+            return
+        from quasirnn.cli.tensorboard import event_files
         from quasirnn.cli.training_display import display
 
-        with display(chosen.unit) as observer:
+        with display(chosen.unit) as shown, event_files(shown, tensorboard) as observer:
             trained = run_training(chosen, request, observer, announce=observer.announce)
     if int(os.environ.get("RANK", "0")) == 0:
         print_outcome(chosen, trained)
@@ -104,13 +141,60 @@ def train(
         raise typer.Exit(128 + trained.outcome.signal)
 
 
+def parse_seeds(text: str, overrides: Sequence[str]) -> list[int]:
+    numbers = [each.strip() for each in text.split(",")]
+    if not all(each.isascii() and each.isdigit() for each in numbers) or len(set(numbers)) < len(numbers):
+        raise UsageError(f"--seeds {text}: must be different numbers with commas between, as in 1,2,3.")
+    if any(override.partition("=")[0].strip() == "seed" for override in overrides):
+        raise UsageError("seed and --seeds: give one of them.")
+    return [int(each) for each in numbers]
+
+
+def train_seeds(task: "Task[Any]", request: Any, seeds: Sequence[int], tensorboard: bool = False) -> None:
+    """A run for each cell and seed, one after the other; those that are there are continued with --resume."""
+    from quasirnn.cli.compare import print_comparison
+    from quasirnn.cli.tensorboard import event_files
+    from quasirnn.cli.training_display import display
+    from quasirnn.tasks import run_folder
+    from quasirnn.tasks.training_run import source_of
+    from quasirnn.tasks.training_run import train as run_training
+
+    folder = request.out or run_folder.default_path(task.name)
+    if not request.resume:
+        run_folder.check_new(folder)
+    named = any(override.partition("=")[0].strip() == "split_seed" for override in request.overrides)
+    split = [] if named else ["split_seed=1"]
+    source = source_of(task, request) if request.cell is None else None
+    cells = request.cell or ("qrnn" if source is None else source.training.settings.cell)
+    runs = []
+    for seed in seeds:
+        for cell in cells.split(","):
+            out = folder / f"{cell.strip()}-{seed}"
+            resumed = out.exists()
+            keys = [*request.overrides, *split, f"seed={seed}"]
+            one = dataclasses.replace(request, cell=cell.strip(), out=out, resume=resumed, overrides=keys)
+            with display(task.unit) as shown, event_files(shown, tensorboard) as observer:
+                trained = run_training(task, one, observer, announce=observer.announce)
+            print_outcome(task, trained)
+            if trained.outcome.signal is not None:
+                raise typer.Exit(128 + trained.outcome.signal)
+            runs.append(out)
+    print_comparison(sorted(runs, key=lambda run: run.name.rpartition("-")[0] == "lstm"), folder / "comparison.png")
+
+
 def show_settings(task: "Task[Any]", request: Any, configure: Any) -> None:
     from quasirnn.tasks.console import closing_pipe
     from quasirnn.tasks.settings import describe
+    from quasirnn.tasks.training_run import fit, kept_of, resolve_precision
 
-    training, _ = configure(task, request)
+    training, run = configure(task, request)
+    settings, fitted = (training.settings, None) if run is not None else fit(task, training, request)
+    keys, amount = ((), "") if fitted is None else (fitted.keys, str(fitted.amount))
+    kept = () if run is not None else kept_of(training, request)
+    settings, why = resolve_precision(settings)
+    resolved = {"precision": why} if why else {}
     with closing_pipe():
-        print(f"{task.name}, {describe(training.settings, task.presets[training.preset])}")
+        print(f"{task.name}, {describe(settings, task.presets[training.preset], keys, amount, resolved, kept)}")
 
 
 def print_outcome(task: "Task[Any]", trained: "Trained") -> None:
@@ -125,6 +209,8 @@ def print_outcome(task: "Task[Any]", trained: "Trained") -> None:
         say(f"{outcome.reason.capitalize()} after {outcome.step:,} steps, {outcome.minutes:.1f} minutes.")
     if outcome.best is not None:
         say(f"Best on validation: {task.best_by} {outcome.best:.4g} at step {outcome.best_step:,}.")
+    for line in trained.verdict:
+        say(line)
     if outcome.best is not None and not stopped:
         say("Next:")
         for line in task.next_commands:

@@ -31,6 +31,8 @@ class Lines:
             f"{training.task}, preset {training.preset}: {settings.cell.upper()}, {settings.num_layers} layers of "
             f"{settings.hidden_size}, {parameters:,} parameters; {describe_corpus(prepared.corpus)}"
         )
+        if prepared.fitted:
+            self.say(prepared.fitted)
         for note in prepared.notes:
             self.note(note)
         self.say(f"Run: {path}")

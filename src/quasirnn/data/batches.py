@@ -5,7 +5,7 @@ here.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -170,9 +170,3 @@ def pad(name: str, sequences: Sequence[Tensor], rows: np.ndarray, padding: int, 
 
 def to_device(batch: Batch, device: torch.device | str) -> Batch:
     return {name: tensor.to(device) for name, tensor in batch.items()}
-
-
-def padding_share(lengths: Mapping[str, np.ndarray], batches: Sequence[np.ndarray]) -> float:
-    """How much of some batches is padding; every row has a sequence of each of the given lengths."""
-    padded = sum(len(rows) * int(each[rows].max()) for rows in batches for each in lengths.values())
-    return 1 - sum(int(each[rows].sum()) for rows in batches for each in lengths.values()) / padded

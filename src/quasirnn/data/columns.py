@@ -15,6 +15,8 @@ class Columns:
     Args:
         names: of the columns, in the order in which a file without a header has them.
         header: further names of each column in a header row or as JSON keys: {"label": ("sentiment", "class")}.
+        named: what the user says that columns are called, or their numbers, from 1, in tables without a header.
+        strict: columns that are named so must be there; otherwise those that are known serve as well.
         parallel: the suffix of each column where every column is a file of its own: {"source": "de", "target": "en"}.
         folders: a part may be a folder with one folder for each value of the first column, as aclImdb has.
         running: rows are whole text files, which are held out in blocks of neighbouring lines.
@@ -29,6 +31,8 @@ class Columns:
 
     names: tuple[str, ...]
     header: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    named: Mapping[str, str] = field(default_factory=dict)
+    strict: bool = True
     parallel: Mapping[str, str] | None = None
     folders: bool = False
     running: bool = False

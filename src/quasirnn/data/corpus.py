@@ -17,10 +17,22 @@ from quasirnn.data.rows import read_rows
 from quasirnn.data.sources import SPLITS, Location, canonical
 from quasirnn.errors import DataError, TextError
 
-__all__ = ["SPLITS", "Columns", "Corpus", "Part", "built_in", "canonical", "finish_line", "read_corpus"]
+__all__ = [
+    "SPLITS",
+    "Check",
+    "Columns",
+    "Corpus",
+    "Part",
+    "PartCheck",
+    "built_in",
+    "canonical",
+    "finish_line",
+    "read_corpus",
+]
 
 # Called with the split, the values of a row and its FILE:LINE; raises TextError for a row that cannot be used.
 Check = Callable[[str, tuple[str, ...], str], None]
+PartCheck = Callable[["Part"], None]
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ def read_corpus(
     stems: Mapping[str, str | None] | None = None,
     seed: int = 1,
     check: Check | None = None,
-    check_train: Callable[[Part], None] | None = None,
+    check_train: PartCheck | None = None,
 ) -> Corpus:
     """Read a corpus, all of it now, so that whatever is wrong with a file is said before training and not after it.
 
@@ -113,7 +125,7 @@ def built_in(name: str, make: Callable[[str], Mapping[str, Iterable[str]]], spli
 class _Reader:
     """Reads sources of rows, compares known corpora with their published counts, and takes notes."""
 
-    def __init__(self, columns: Columns, check: Check | None, check_train: Callable[[Part], None] | None) -> None:
+    def __init__(self, columns: Columns, check: Check | None, check_train: PartCheck | None) -> None:
         self.columns, self.check, self.check_train = columns, check, check_train
         self.notes: list[str] = []
         self.differences: list[str] = []
@@ -128,7 +140,8 @@ class _Reader:
     def _read_source(self, split: str, source: sources.Source) -> Part:
         columns = self.columns
         rows, empty = [], 0
-        for values, place in read_rows(source, columns):
+        # Which columns are read is said once, of the part that is read first.
+        for values, place in read_rows(source, columns, self.notes if split == "train" else None):
             if columns.skip_empty and not all(values):
                 empty += 1
                 continue

@@ -7,7 +7,9 @@ from pathlib import Path
 from xml.parsers import expat
 
 from quasirnn.data.text_files import read_lines
-from quasirnn.errors import TextError
+from quasirnn.errors import TextError, one_line
+
+MAX_BYTES = 256 * 2**20
 
 # What a talk begins and ends with in a training file, each on a line of its own. Both languages have the same lines of
 # text between, but not the same of these: a transcript has no translator.
@@ -28,10 +30,18 @@ def read_segments(path: Path) -> list[str]:
     """
     reader = _Segments(path)
     with path.open("rb") as stream:
-        try:
-            reader.parser.ParseFile(stream)
-        except expat.ExpatError as error:
-            raise TextError(f"{path}:{error.lineno}: not XML: {expat.ErrorString(error.code)}") from None
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise TextError(f"{path}:1: has more than {MAX_BYTES:,} bytes; IWSLT's XML files have a few million")
+    try:
+        # All at once: piece by piece, what is not finished (a long comment) would be read again with every piece.
+        reader.parser.Parse(content, True)
+    except TextError:
+        raise
+    except expat.ExpatError as error:
+        raise TextError(f"{path}:{error.lineno}: not XML: {expat.ErrorString(error.code)}") from None
+    except (LookupError, ValueError) as error:
+        raise TextError(f"{path}:1: its encoding cannot be read ({one_line(error)}). Convert it to UTF-8") from None
     if not reader.segments:
         raise TextError(f"{path}:1: no <seg> in it, where IWSLT's files have their sentences")
     return reader.segments

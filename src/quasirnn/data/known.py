@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from quasirnn.data.columns import Part, finish_line
 from quasirnn.data.tokens import END_OF_LINE, count_tokens
+from quasirnn.errors import printable
 
 if TYPE_CHECKING:
     from quasirnn.data.sources import Source
@@ -57,7 +58,8 @@ class LabelCounts:
 
     def __str__(self) -> str:
         classes = sorted(self.by_class.items())
-        shown = ", ".join(f"{label} {number:,}" for label, number in classes[:8]) + (", ..." if classes[8:] else "")
+        shown = ", ".join(f"{printable(label)} {number:,}" for label, number in classes[:8])
+        shown += ", ..." if classes[8:] else ""
         return f"{self.texts:,} texts ({shown}), {self.distinct:,} distinct"
 
     @property

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from quasirnn.errors import MissingPackageError
+
 FIRST_DAY, LAST_DAY = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 DAYS = (LAST_DAY - FIRST_DAY).days + 1
 MINUTES = 24 * 60
@@ -44,7 +46,7 @@ def load(part: str, seed: int = 1) -> list[tuple[str, str]]:
     ('der vierte Januar neunzehnhundertzweiundzwanzig', 'January fourth, nineteen twenty-two')
 
     Raises:
-        ImportError: num2words or babel is not installed.
+        MissingPackageError: num2words or babel is not installed.
     """
     return list(_load(part, seed))
 
@@ -154,5 +156,6 @@ def _packages() -> tuple[Any, Any]:
         import num2words
         from babel import dates
     except ImportError as error:
-        raise ImportError("the built-in translations need num2words and babel: pip install 'quasirnn[demo]'") from error
+        message = "the built-in translations need num2words and babel: pip install 'quasirnn[demo]'"
+        raise MissingPackageError(message) from error
     return num2words, dates

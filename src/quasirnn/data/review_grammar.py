@@ -15,6 +15,7 @@ class Words:
     adjectives: list[str]
     nouns: list[str]
     verbs: dict[str, str]  # as after "did not", and alone
+    feelings: list[str]  # of the reviewer
 
 
 def _words(text: str) -> list[str]:
@@ -32,19 +33,22 @@ def _lines(text: str) -> list[str]:
 WORDS = {
     "pos": Words(
         adjectives=_words("""
-            absorbing admirable beautiful bold brilliant charming clever compelling convincing delightful elegant
-            excellent exciting fascinating fresh graceful gripping imaginative inspired lively memorable moving original
-            perfect polished powerful remarkable rewarding sharp splendid striking subtle superb terrific thoughtful
-            touching vivid witty wonderful
+            absorbing admirable amazing beautiful bold brilliant charming clever compelling convincing delightful
+            elegant enjoyable excellent exciting fantastic fascinating fine fresh funny good graceful great gripping
+            imaginative inspired interesting lively lovely memorable moving nice original perfect polished powerful
+            remarkable rewarding sharp splendid striking subtle superb terrific thoughtful touching vivid witty
+            wonderful
         """),
         nouns=_words("delight gem joy marvel masterpiece pleasure success treat treasure triumph"),
         verbs={"admire": "admired", "adore": "adored", "enjoy": "enjoyed", "like": "liked", "love": "loved"},
+        feelings=_words("amazed amused charmed delighted entertained gripped happy impressed moved thrilled touched"),
     ),
     "neg": Words(
         adjectives=_words("""
-            awful bland boring careless clumsy confusing contrived crude dismal dreadful dreary dull empty feeble flat
-            forced forgettable hollow horrible irritating lame lazy lifeless messy muddled painful pointless poor
-            predictable shallow silly sloppy stale tasteless tedious terrible tiresome weak wooden
+            annoying awful bad bland boring careless cheap clumsy confusing contrived crude disappointing dismal
+            dreadful dreary dull empty feeble flat forced forgettable hollow horrible irritating lame lazy lifeless
+            messy muddled painful pointless poor predictable ridiculous shallow silly sloppy slow stale stupid
+            tasteless tedious terrible tiresome weak wooden
         """),
         nouns=_words("blunder bore chore disappointment disaster failure mess nuisance ordeal shambles"),
         verbs={
@@ -54,12 +58,15 @@ WORDS = {
             "loathe": "loathed",
             "resent": "resented",
         },
+        feelings=_words("annoyed bored confused disappointed frustrated irritated lost tired unhappy"),
     ),
 }
 
 # What is reviewed, and what goes with it: {piece} may have "a" before it, {part} is a piece or something like "acting".
 KINDS = {
     "film": {
+        "work": ["film", "film", "movie", "picture"],
+        "seeing": ["seeing", "watching"],
         "see": ["see", "watch"],
         "sees": ["sees", "watches"],
         "saw": ["saw", "watched"],
@@ -71,6 +78,8 @@ KINDS = {
         ),
     },
     "novel": {
+        "work": ["novel", "novel", "book"],
+        "seeing": ["reading"],
         "see": ["read"],
         "sees": ["reads", "finishes"],
         "saw": ["read"],
@@ -80,6 +89,8 @@ KINDS = {
         "part": _phrases("{piece} | {piece} | {piece} | prose | dialogue | humour | translation | suspense"),
     },
     "play": {
+        "work": ["play", "play", "show"],
+        "seeing": ["seeing"],
         "see": ["see"],
         "sees": ["sees"],
         "saw": ["saw"],
@@ -91,6 +102,8 @@ KINDS = {
         ),
     },
     "series": {
+        "work": ["series", "series", "show"],
+        "seeing": ["watching", "seeing"],
         "see": ["watch", "see"],
         "sees": ["watches", "sees"],
         "saw": ["watched", "saw"],
@@ -136,6 +149,8 @@ LISTS = {
         as far as I can tell | all in all | to my mind | I dare say | as it happens
     """),
     "while": _phrases("hour | half hour | ten minutes | few minutes | part | quarter"),
+    "this": _phrases("it | it | this | this {work} | this {work} | the {work} | the whole {work}"),
+    "parts": _words("characters jokes actors scenes songs performances dialogues"),
     "title": _words("emperor queen pope king mayor president"),
 }
 
@@ -242,3 +257,161 @@ ASIDES = _lines("""
     the {maker} has not worked {place} before, I was told by {people}.
     it is the second {kind} this {season} in which a {person} {deed}.
 """)
+
+# What people type first: one short sentence. {felt} is what the reviewer felt; otherwise as above, shared and denied.
+PLAIN_SHARED = _lines("""
+    {this} is {word}.
+    {this} was {word}.
+    {this} is {very} {word}.
+    {this} was so {word}.
+    I found {this} {word}.
+    I think {this} is {word}.
+    I thought {this} was {very} {word}.
+    the {part} is {word}.
+    the {part} was {very} {word}.
+    the {parts} are {word}.
+    the {parts} were {very} {word}.
+    I {did} it.
+    I {did} this {work}.
+    I really {did} the {part}.
+    I {did} every minute of it.
+    we all {did} it.
+    what a {word} {work}.
+    what a {thing}.
+    a {word} {work}.
+    a {very} {word} {work}.
+    {word} {work}.
+    {word} {part}.
+    {very} {word}.
+    {word} and {other}.
+    so {word}.
+    {this} is a {thing}.
+    a {thing} from start to finish.
+    one of the most {word} stories I have {seen}.
+    I have never {seen} such a {word} {work}.
+    I was {felt}.
+    I was {very} {felt}.
+    {this} left me {felt}.
+    we were all {felt}.
+    the {part} is {word} and I {did} it.
+    {word} from the first {while} to the last.
+""")
+
+PLAIN_DENIED = _lines("""
+    {this} is not {word}.
+    {this} was not {word} at all.
+    {this} isn't {word}.
+    {this} wasn't {very} {word}.
+    I did not find {this} {word}.
+    I don't think {this} is {word}.
+    the {part} is not {word}.
+    the {part} isn't {word} at all.
+    the {parts} are not {word}.
+    the {parts} weren't {very} {word}.
+    I did not {do} it.
+    I didn't {do} this {work}.
+    I never {did} it.
+    I can't say that I {did} it.
+    not a {word} {work}.
+    not a {word} {work} at all.
+    not exactly a {word} {work}.
+    not exactly a {word} {piece}.
+    not {word}.
+    not {word} at all.
+    not very {word}.
+    {this} is anything but {word}.
+    {this} is far from {word}.
+    far from {word}.
+    {this} was far from {word}.
+    hardly {word}.
+    there is nothing {word} about {this}.
+    {this} is no {thing}.
+    not a {thing} at all.
+    nobody could call {this} {word}.
+    I was not {felt}.
+    I wasn't {felt} at all.
+    {this} did not leave me {felt}.
+    I was never {felt}.
+""")
+
+PLAIN_CONTRASTS = _lines("""
+    I expected to {theirs_do} it, but I {mine_did} it.
+    I thought that I would {theirs_do} it and I {mine_did} it.
+    {people} {theirs_did} it, but I {mine_did} it.
+    {theirs} at first, {mine} in the end.
+    {this} looks {theirs}, but it is {mine}.
+    the {part} is {theirs}, but I {mine_did} the {work}.
+    they say that it is {theirs}, I say that it is {mine}.
+    not {theirs} but {mine}.
+    it is not {theirs}, it is {mine}.
+    I expected to be {theirs_felt}, but I was {mine_felt}.
+""")
+
+# Praise and complaint in set phrases.
+PLAIN_VERDICTS = {
+    "pos": _lines("""
+        I recommend it.
+        I can recommend this {work}.
+        I would recommend {this} to {people}.
+        highly recommended.
+        worth {seeing}.
+        {this} is worth {seeing}.
+        I would {see} it again.
+        I want to {see} it again.
+        I could {see} it again and again.
+        go and {see} it.
+        you must {see} this {work}.
+        everybody should {see} it.
+        I had a good evening.
+        I had a lovely evening.
+        do not miss it.
+        don't miss this {work}.
+        the best {work} of the {season}.
+        the best {work} I have ever {seen}.
+        it made me laugh.
+        it made me smile.
+        I laughed a lot.
+        I laughed until the end.
+        I had a great time.
+        I could not stop {seeing} it.
+        I want more of it.
+        well done.
+        well worth the money.
+        worth every minute.
+    """),
+    "neg": _lines("""
+        I do not recommend it.
+        I can't recommend this {work}.
+        I would not recommend {this} to {people}.
+        I would never recommend it.
+        not worth {seeing}.
+        {this} is not worth {seeing}.
+        I would not {see} it again.
+        I never want to {see} it again.
+        I want my money back.
+        do not {see} it.
+        don't {see} this {work}.
+        don't bother.
+        skip it.
+        skip this {work}.
+        avoid this {work}.
+        nobody should {see} it.
+        I had a bad evening.
+        I had an awful evening.
+        the worst {work} of the {season}.
+        the worst {work} I have ever {seen}.
+        it made me yawn.
+        I fell asleep.
+        I nearly fell asleep.
+        a waste of time.
+        what a waste of time.
+        a waste of time and money.
+        not worth the money.
+        I wanted to leave.
+        I could not finish it.
+        I stopped {seeing} it after the first {while}.
+        never again.
+        two hours that I will never get back.
+        I regret {seeing} it.
+    """),
+}

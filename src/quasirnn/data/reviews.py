@@ -4,6 +4,7 @@ Who praises or blames, and whether the reviewer agrees, is said in so many ways 
 tell little: "not exactly a dull story", "my sister called the ending superb, and I can't agree".
 """
 
+import functools
 import random
 import re
 import zlib
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from quasirnn.data import review_grammar as grammar
+from quasirnn.data.plain_sentences import KEPT_OUT, bare
 
 CLASSES = ("neg", "pos")
 SIZES = {"train": 12_000, "valid": 1_000, "test": 2_000}
@@ -22,6 +24,13 @@ SHARES = {"train": range(70), "valid": range(70, 85), "test": range(85, 100)}
 
 # How often an opinion is shared, denied, or stands in a contrast.
 SHARED, DENIED = 0.35, 0.30
+# How often a review is one or two plain sentences, as people write at first; and how often such a sentence is shared,
+# denied or a set phrase; the rest are contrasts. A plain review may end with "!", or without a full stop.
+PLAIN, TWO_SENTENCES = 0.45, 0.25
+PLAIN_SHARED, PLAIN_DENIED, PLAIN_PHRASE = 0.38, 0.32, 0.15
+# How often it has something like "to be honest" before it: every phrase then is in every part, with or without it.
+PLAIN_HEDGED = 0.2
+PLAIN_ENDS = (".", ".", ".", "!", "")
 # How often a review has an aside before its opinions, one after them, and a plain verdict.
 ASIDE_FIRST, ASIDE_LATER, VERDICT = 0.5, 0.3, 0.25
 
@@ -46,7 +55,13 @@ def load(seed: int = 1, sizes: dict[str, int] | None = None) -> dict[str, list[R
     ([2, 2], ['neg', 'pos'])
     """
     sizes = SIZES if sizes is None else sizes
-    return {part: list(islice(reviews(part, seed), size)) for part, size in sizes.items()}
+    return {part: list(_load(part, seed, size)) for part, size in sizes.items()}
+
+
+# The demo reads them for each model and each baseline.
+@functools.lru_cache(maxsize=8)
+def _load(part: str, seed: int, size: int) -> tuple[Review, ...]:
+    return tuple(islice(reviews(part, seed), size))
 
 
 def reviews(part: str, seed: int = 1) -> Iterator[Review]:
@@ -93,7 +108,9 @@ class Writer:
         self.share = SHARES[part]
 
     def review(self, label: str) -> str:
-        """A review of that verdict and of a length within LENGTHS."""
+        """A review of that verdict: plain, or of a length within LENGTHS."""
+        if self.draw.chance(PLAIN):
+            return self._plain(label)
         while True:
             text = " ".join(self._sentences(label))
             if text.count(" ") + 1 in LENGTHS:
@@ -108,18 +125,28 @@ class Writer:
         for what in plan:
             yield self._write(what, label, kind, used)
 
+    def _plain(self, label: str) -> str:
+        kind, used = self.draw.one(list(grammar.KINDS)), set[str]()
+        written = [self._write("plain", label, kind, used) for _ in range(1 + self.draw.chance(TWO_SENTENCES))]
+        return " ".join(written).removesuffix(".") + self.draw.one(PLAIN_ENDS)
+
     def _write(self, what: str, label: str, kind: str, used: set[str]) -> str:
         """One or two sentences that belong to this part: others are thrown away and drawn anew."""
         while True:
-            if what == "opinion":
-                template, words = self._opinion(label)
+            if what in ("opinion", "plain"):
+                template, words = self._opinion(label) if what == "opinion" else self._plain_opinion(label)
+                if what == "plain" and self.draw.chance(PLAIN_HEDGED):
+                    template = f"{{hedge}}, {template}"
             else:
                 template, words = self.draw.one(grammar.ASIDES if what == "aside" else grammar.VERDICTS[label]), {}
             if template not in used:
                 text = self._fill(template, kind, words)
-                if all(zlib.crc32(each.encode()) % 100 in self.share for each in sentences(text)):
+                if all(self._may_write(each) for each in sentences(text)):
                     used.add(template)
                     return text
+
+    def _may_write(self, sentence: str) -> bool:
+        return zlib.crc32(sentence.encode()) % 100 in self.share and bare(sentence) not in KEPT_OUT
 
     def _opinion(self, label: str) -> tuple[str, dict[str, str]]:
         """A sentence that means the label, and the words of praise and blame for it."""
@@ -129,16 +156,38 @@ class Writer:
             return draw.one(grammar.SHARED), self._words(label)
         if number < SHARED + DENIED:
             return draw.one(grammar.DENIED), self._words(opposite)
-        mine, theirs = self._words(label), self._words(opposite)
-        words = {"mine": mine["word"], "mine_did": mine["did"], "theirs": theirs["word"], "theirs_did": theirs["did"]}
-        return draw.one(grammar.CONTRASTS), words
+        return draw.one(grammar.CONTRASTS), self._contrast(label, opposite)
+
+    def _plain_opinion(self, label: str) -> tuple[str, dict[str, str]]:
+        draw, opposite = self.draw, "neg" if label == "pos" else "pos"
+        number = draw.random()
+        if number < PLAIN_SHARED:
+            return draw.one(grammar.PLAIN_SHARED), self._words(label)
+        if number < PLAIN_SHARED + PLAIN_DENIED:
+            return draw.one(grammar.PLAIN_DENIED), self._words(opposite)
+        if number < PLAIN_SHARED + PLAIN_DENIED + PLAIN_PHRASE:
+            return draw.one(grammar.PLAIN_VERDICTS[label]), {}
+        return draw.one(grammar.PLAIN_CONTRASTS), self._contrast(label, opposite)
+
+    def _contrast(self, label: str, opposite: str) -> dict[str, str]:
+        """Words for what the reviewer means, and for the opposite."""
+        sides = {"mine": self._words(label), "theirs": self._words(opposite)}
+        names = {"": "word", "_do": "do", "_did": "did", "_felt": "felt"}
+        return {f"{side}{ending}": words[name] for side, words in sides.items() for ending, name in names.items()}
 
     def _words(self, polarity: str) -> dict[str, str]:
         """Words of praise or of blame for the places of a sentence."""
         draw, words = self.draw, grammar.WORDS[polarity]
         word, other = draw.two(words.adjectives)
         do = draw.one(list(words.verbs))
-        return {"word": word, "other": other, "thing": draw.one(words.nouns), "do": do, "did": words.verbs[do]}
+        return {
+            "word": word,
+            "other": other,
+            "thing": draw.one(words.nouns),
+            "do": do,
+            "did": words.verbs[do],
+            "felt": draw.one(words.feelings),
+        }
 
     def _fill(self, template: str, kind: str, words: dict[str, str]) -> str:
         """The template with words in its places, as sentences; a place that comes twice has the same word twice."""

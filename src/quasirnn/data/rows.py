@@ -1,9 +1,10 @@
 """Rows as they stand in files, each with its place, FILE:LINE, for whatever is wrong with it.
 
 - A text file is one row, its whole text.
-- `.tsv`: a row a line, tabs between the columns, nothing quoted. `.csv`: as RFC 4180 has it; a field in double quotes
-  may hold commas, line ends and doubled quotes. A first row that names all columns is a header, and further columns are
-  ignored; without it there are exactly the columns of the task, in their order.
+- `.csv`: as RFC 4180 has it; a field in double quotes may hold commas, line ends and doubled quotes. Semicolons, tabs
+  or bars may stand in place of the commas. `.tsv`, and a file of another name whose first line has a tab: a row a line,
+  tabs between the columns; quotes mean nothing, unless they are around all of the first row. Which column is which is
+  found by `headers`.
 - `.jsonl`: an object a line with a key for each column, others are ignored. A value may also be an integer or true or
   false, and is then the string that JSON has for it.
 - One file for each column: line n of each; of IWSLT's XML, `<seg>` n. They must have equally many.
@@ -15,33 +16,51 @@ Blank lines are no rows. White space around a value does not count.
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from quasirnn.data import known
 from quasirnn.data.columns import Columns
+from quasirnn.data.headers import FirstValue, find_layout, find_places, ragged
 from quasirnn.data.iwslt_xml import read_segments, read_tagged_lines
 from quasirnn.data.sources import XML, Source, value_folders
-from quasirnn.data.text_files import read_lines, read_text
-from quasirnn.errors import DataError, TextError, has_lone_surrogate
+from quasirnn.data.text_files import first_line, read_lines, read_text, suffix_of
+from quasirnn.errors import DataError, TextError, has_lone_surrogate, one_line, shown, some
+from quasirnn.files import is_regular, unique_keys
 
 Row = tuple[tuple[str, ...], str]
 Records = Iterator[tuple[int, list[str]]]
 
+MARKS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 PACKED_LABELS = {"1": "pos", "0": "neg"}
+
+# What to do about files that people have as well.
+ADVICE = {
+    ".xlsx": ": save it as CSV (UTF-8)",
+    ".xls": ": save it as CSV (UTF-8)",
+    ".json": ": put one object on a line, and call it .jsonl",
+    ".txt": ": call it .tsv, with a tab between the columns",
+    ".parquet": ": save it as .csv or .jsonl",
+}
 
 # The csv module's own limit would refuse a long text.
 csv.field_size_limit(2**31 - 1)
 
 
-def read_rows(source: Source, columns: Columns) -> Iterator[Row]:
+def read_rows(source: Source, columns: Columns, notes: list[str] | None = None) -> Iterator[Row]:
     """The rows of a source, one by one as they are read.
+
+    Args:
+        notes: takes lines for the user: which columns are read.
 
     Raises:
         TextError: a row that cannot be used, in one line that begins with FILE:LINE.
         DataError: files that do not belong together, or of no known kind.
     """
     path = source.paths[0]
+    for each in source.paths:
+        if not each.is_dir() and not is_regular(each):
+            raise DataError(f"{each}: not a file.")
     if columns.running:
         return _from_text(path)
     if len(source.paths) > 1:
@@ -50,14 +69,14 @@ def read_rows(source: Source, columns: Columns) -> Iterator[Row]:
         return _checked(_from_folders(path), columns)
     if columns.names == ("label", "text") and known.is_packed_imdb(path):
         return _checked(_from_packed_imdb(path), columns)
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     if suffix == ".jsonl":
         return _checked(_from_json(path, columns), columns)
-    if suffix in (".tsv", ".csv"):
-        records = _read_csv(path) if suffix == ".csv" else _read_tsv(path)
-        return _checked(_from_table(path, records, columns), columns)
+    if suffix in (".tsv", ".csv") or "\t" in first_line(path):
+        return _checked(_from_table(path, columns, notes if notes is not None else []), columns)
+    hint = ADVICE.get(suffix, "")
     raise DataError(
-        f"{path}: {columns.unit} are read from {', '.join(columns.suffixes)} files, not from {path.suffix!r}"
+        f"{path}: {columns.unit} are read from {', '.join(columns.suffixes)} files, not from {suffix!r}{hint}"
     )
 
 
@@ -105,6 +124,8 @@ def _read_side(path: Path) -> list[str]:
 def _from_folders(folder: Path) -> Iterator[Row]:
     for child in value_folders(folder):
         for file in sorted(child.glob("*.txt"), key=_numbers_first):
+            if not is_regular(file):
+                raise DataError(f"{file}: not a file.")
             yield (child.name, read_text(file).removesuffix("\n")), f"{file}:1"
 
 
@@ -114,14 +135,53 @@ def _numbers_first(file: Path) -> tuple[int, str]:
     return (int(number[0]) if number else -1, file.name)
 
 
+def _from_table(file: Path, columns: Columns, notes: list[str]) -> Iterator[Row]:
+    mark, quoted = _separator(file, columns)
+    records = _read_quoted(file, mark) if quoted else _read_tsv(file)
+    layout, category = None, columns.names.index(columns.strata) if columns.strata else None
+    first, head = FirstValue(), ("", [""])
+    for number, record in records:
+        place = f"{file}:{number}"
+        if layout is None:
+            layout, head = find_layout(record, columns, place), (place, record)
+            if layout.note:
+                notes.append(f"{file.name}: {layout.note}")
+            if layout.header:
+                continue
+        if len(record) != layout.width:
+            raise TextError(f"{place}: {ragged(len(record), layout, MARKS[mark], columns)}")
+        values = tuple(record[place] for place in layout.places)
+        if category is not None:
+            first.add(values[category].strip())
+        yield values, place
+    if layout is not None and not layout.header and not layout.numbered:
+        first.check(columns, head[1], head[0])
+
+
+def _separator(file: Path, columns: Columns) -> tuple[str, bool]:
+    """What stands between the columns of a table, and whether quotes have their meaning there."""
+    line = first_line(file)
+    if suffix_of(file) != ".csv":
+        cells = line.split("\t")
+        return "\t", all(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells)
+    rows = {mark: next(csv.reader([line], delimiter=mark), []) for mark in MARKS}
+    try:
+        headers = [mark for mark, cells in rows.items() if find_layout(cells, columns, "").header]
+    except TextError:
+        headers = []
+    # Without a header: the first that makes two cells of the row, none of which has another mark at its place.
+    by_order = [mark for mark, cells in rows.items() if len(cells) > 1 and not re.search(r"[;\t|]", cells[0])]
+    return next(iter([*headers, *by_order, ","])), True
+
+
 def _read_tsv(file: Path) -> Records:
     for number, line in enumerate(read_lines(file), 1):
         if line:
             yield number, line.split("\t")
 
 
-def _read_csv(file: Path) -> Records:
-    reader = csv.reader((line + "\n" for line in read_lines(file)), strict=True)
+def _read_quoted(file: Path, mark: str) -> Records:
+    reader = csv.reader((line + "\n" for line in read_lines(file)), strict=True, delimiter=mark)
     while True:
         first = reader.line_num + 1
         try:
@@ -136,57 +196,11 @@ def _read_csv(file: Path) -> Records:
                     f"{file}:{reader.line_num}: a carriage return inside of a text: put it in quotes"
                 ) from None
             raise TextError(
-                f"{file}:{reader.line_num}: a comma or the end of the line must follow a closing quote. A quote inside "
-                f'of a quoted text is written twice: ""'
+                f"{file}:{reader.line_num}: {MARKS[mark]} or the end of the line must follow a closing quote. A quote "
+                f'inside of a quoted text is written twice: ""'
             ) from None
         if record:
             yield first, record
-
-
-def _from_table(file: Path, records: Records, columns: Columns) -> Iterator[Row]:
-    places, width = None, len(columns.names)
-    for number, record in records:
-        if places is None:
-            places = _header(record, columns, f"{file}:{number}")
-            if places is not None:
-                width = len(record)
-                continue
-            places = tuple(range(width))
-        if len(record) != width:
-            raise TextError(f"{file}:{number}: {_ragged(len(record), width, file.suffix.lower(), columns)}")
-        yield tuple(record[place] for place in places), f"{file}:{number}"
-
-
-def _header(record: list[str], columns: Columns, place: str) -> tuple[int, ...] | None:
-    """Where each column is, if this row names them all."""
-    cells = [cell.strip().lower() for cell in record]
-    places = [_place(cells, name, columns) for name in columns.names]
-    if None not in places and len(set(places)) == len(places):
-        return tuple(place for place in places if place is not None)
-    named = [name for name in columns.names if name in cells]
-    # Where every column is text, a sentence may be just such a word.
-    if named and not columns.parallel:
-        wanted = " and ".join(columns.names)
-        raise TextError(f"{place}: a header must name {wanted}, got {' and '.join(named)} alone")
-    return None
-
-
-def _place(cells: list[str], name: str, columns: Columns) -> int | None:
-    """The cell that names a column: by its own name, or else by one that is known for it."""
-    names = [name, *columns.header.get(name, ())]
-    return next((cells.index(each) for each in names if each in cells), None)
-
-
-def _ragged(got: int, width: int, suffix: str, columns: Columns) -> str:
-    names = " and ".join(columns.names)
-    mark = "a tab" if suffix == ".tsv" else "a comma"
-    expected = f"{width} columns, {names}" if width == len(columns.names) else f"{width} columns, as the first row"
-    if got < width:
-        return f"expected {expected}, got {got}. Is {mark} missing, or a text?"
-    remedy = f"Is there {mark} inside of a text?" + (' Put it in quotes: "..."' if suffix == ".csv" else "")
-    if width == len(columns.names):
-        remedy += f" If there are other columns, a first row must name {names}"
-    return f"expected {expected}, got {got}. {remedy}"
 
 
 def _from_packed_imdb(file: Path) -> Iterator[Row]:
@@ -206,21 +220,25 @@ def _from_json(file: Path, columns: Columns) -> Iterator[Row]:
             continue
         place = f"{file}:{number}"
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
-            raise TextError(f"{place}: not JSON: {getattr(error, 'msg', error)}") from None
+            raise TextError(f"{place}: not JSON: {getattr(error, 'msg', one_line(error))}") from None
         if not isinstance(record, dict):
             wanted = " and ".join(f'"{name}"' for name in columns.names)
             raise TextError(f"{place}: must be an object with {wanted}, got {type(record).__name__}")
-        yield tuple(_json_value(record, name, columns, place) for name in columns.names), place
+        keys = list(record)
+        places = find_places(keys, columns, place)
+        yield tuple(_json_value(record, keys, name, places[name], place) for name in columns.names), place
 
 
-def _json_value(record: dict[str, object], name: str, columns: Columns, place: str) -> str:
-    key = next((each for each in (name, *columns.header.get(name, ())) if each in record), name)
+def _json_value(record: dict[str, object], keys: Sequence[str], name: str, number: int | None, place: str) -> str:
+    key = name if number is None else keys[number]
     value = record.get(key)
     if value is None:
-        raise TextError(f"{place}: the {name} is missing")
-    if isinstance(value, int):
+        others = f"; there is {some([shown(each) for each in keys])}. Say which it is: {name}=KEY" if keys else ""
+        raise TextError(f"{place}: the {name} is missing{others if number is None else ''}")
+    # A number of stars may be 4.0.
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return json.dumps(value)
     if not isinstance(value, str):
         raise TextError(f'{place}: "{key}" must be a string, got {value!r:.60}')

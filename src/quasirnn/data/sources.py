@@ -1,11 +1,11 @@
 """Which files of a folder are which part of a corpus: by their names, in public layouts or a user's own.
 
 A `Source` is whatever holds rows: a text file, a table, one file for each column, or a folder of folders. In a folder
-the parts are called train, one of valid, val and dev, and test; or have such a name as a part of their own
-(`ptb.train.txt`, `mine.test-small.tsv`); or are sets of public corpora that everybody knows.
+the parts are called train, one of valid, val, dev and validation, and test; or have such a name as a part of their own
+(`ptb.train.txt`, `mine.test-small.tsv`); or are sets of public corpora that everybody knows. A file may be packed with
+gzip (`train.tsv.gz`). Files whose name begins with a dot do not count.
 """
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,11 +13,13 @@ from pathlib import Path
 
 from quasirnn.data import known
 from quasirnn.data.columns import Columns
-from quasirnn.errors import DataError, did_you_mean, some
+from quasirnn.data.text_files import first_line, plain_name, suffix_of
+from quasirnn.errors import DataError, some
+from quasirnn.files import is_regular, nearest_path
 
-SYNONYMS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
+SYNONYMS = {"train": ("train", "training"), "valid": ("valid", "val", "dev", "validation"), "test": ("test",)}
 SPLITS = tuple(SYNONYMS)
-ARCHIVES = (".xz", ".gz", ".tgz", ".bz2", ".zip", ".zst", ".tar")
+ARCHIVES = (".xz", ".tar.gz", ".tgz", ".bz2", ".zip", ".zst", ".tar")
 XML = ".xml"
 # Where a corpus has texts without a label, as aclImdb.
 UNLABELLED = "unsup"
@@ -38,11 +40,11 @@ class Source:
         return self.paths[0].name if len(self.paths) == 1 else self.stem
 
     def is_called(self, name: str) -> bool:
-        return name in (self.stem, *(path.name for path in self.paths))
+        return name in (self.stem, *(each for path in self.paths for each in (path.name, plain_name(path))))
 
     def has_in_name(self, name: str) -> bool:
         """Whether a name is a whole part of the stem: TED.tst2014 of IWSLT16.TED.tst2014.de-en."""
-        return re.search(rf"(?:^|[._-]){re.escape(name)}(?:[._-]|$)", self.stem) is not None
+        return re.search(rf"(?:^|[._-]){re.escape(name)}(?:[._-]|$)", self.stem, re.IGNORECASE) is not None
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def find(data: Sequence[str | Path], columns: Columns, stems: Mapping[str, str |
     named = {
         split: [name for each in stem.split(",") if (name := each.strip())] for split, stem in stems.items() if stem
     }
-    locations = [_locate(Path(path), columns, named) for path in data]
+    locations = [_locate(str(path), columns, named) for path in data]
     for split, names in named.items():
         for name in names:
             if not any(_called(each.sources, name) for each in locations):
@@ -109,8 +111,9 @@ def listing(folder: Path, columns: Columns) -> str:
     return f"it holds no {', '.join(columns.suffixes)} file"
 
 
-def _locate(path: Path, columns: Columns, stems: Mapping[str, list[str]]) -> Location:
-    _check_exists(path)
+def _locate(typed: str, columns: Columns, stems: Mapping[str, list[str]]) -> Location:
+    _check_exists(typed)
+    path = Path(typed)
     if not path.is_dir():
         source = _single(path, columns)
         return Location(source.stem, path, {"train": (source,)}, frozenset(), (source,), None)
@@ -132,24 +135,23 @@ def _locate(path: Path, columns: Columns, stems: Mapping[str, list[str]]) -> Loc
     return Location(public or folder.resolve().name, folder, ordered, frozenset(named), sources, public)
 
 
-def _check_exists(path: Path) -> None:
+def _check_exists(typed: str) -> None:
     """DataError in our own words, with the nearest name there is, unless a path can be opened."""
+    path = Path(typed)
     try:
         if path.is_dir():
             next(path.iterdir(), None)
+        elif not is_regular(path):
+            raise DataError(f"--data {typed}: neither a folder nor a file.")
         else:
             path.open("rb").close()
     except FileNotFoundError:
-        parent = path.parent
-        names = []
-        with contextlib.suppress(OSError):
-            names = [child.name for child in parent.iterdir()]
-        nearest = did_you_mean(path.name, names).removeprefix("; did you mean ").removesuffix("?")
-        hint = f" Did you mean {parent / nearest}?" if nearest else ""
-        raise DataError(f"--data {path}: not found.{hint}") from None
+        raise DataError(f"--data {typed}: not found.{nearest_path(typed)}") from None
+    except DataError:
+        raise
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"--data {path}: cannot be read: {reason}.") from None
+        raise DataError(f"--data {typed}: cannot be read: {reason}.") from None
 
 
 def _expected(columns: Columns) -> str:
@@ -159,19 +161,19 @@ def _expected(columns: Columns) -> str:
 
 
 def _single(path: Path, columns: Columns) -> Source:
-    if path.suffix in ARCHIVES:
+    if path.name.lower().endswith(ARCHIVES):
         raise DataError(f"{path} is an archive: unpack it first, and give the folder")
     for source in _sources(path.parent, columns):
         if path in source.paths:
             return source
-    if columns.parallel:
+    if columns.parallel and "\t" not in first_line(path):
         pair = " and one in .".join(columns.parallel.values())
         raise DataError(
             f"{path} has no other side: {columns.unit} are read from two files, one that ends in .{pair}, or from one "
-            f".tsv file"
+            f".tsv, .csv or .jsonl file"
         )
-    # A single text file may have any name; a table is read by its suffix, and refused there.
-    return Source(path.stem, (path,))
+    # A single text file may have any name; a table is read by its suffix or its tabs, and refused there.
+    return Source(Path(plain_name(path)).stem, (path,))
 
 
 def _choose_folder(path: Path, columns: Columns, stems: Mapping[str, list[str]]) -> Path:
@@ -186,15 +188,23 @@ def _choose_folder(path: Path, columns: Columns, stems: Mapping[str, list[str]])
 
 def _sources(folder: Path, columns: Columns) -> Iterator[Source]:
     """All sources of rows in a folder, in the order of their names."""
+    there = False
     for file in sorted(folder.iterdir()):
+        if file.name.startswith("."):
+            continue
         if columns.folders and value_folders(file):
+            there = True
             yield Source(file.name, (file,))
         if not file.is_file():
             continue
-        if file.suffix.lower() in columns.suffixes:
-            yield Source(file.name.removesuffix(file.suffix), (file,))
+        if suffix_of(file) in columns.suffixes:
+            there = True
+            yield Source(Path(plain_name(file)).stem, (file,))
         if columns.parallel:
             yield from _parallel(folder, file, list(columns.parallel.values()))
+    if columns.folders and not there and len(value_folders(folder)) > 1:
+        name = folder.resolve().name.lower()
+        yield Source(name if canonical(name) in SPLITS else "train", (folder,))
 
 
 def _other_files(folder: Path, columns: Columns, stems: Mapping[str, list[str]]) -> Iterator[Source]:
@@ -206,7 +216,7 @@ def _other_files(folder: Path, columns: Columns, stems: Mapping[str, list[str]])
 
 def _parallel(folder: Path, file: Path, suffixes: Sequence[str]) -> Iterator[Source]:
     """The source whose first column is in this file."""
-    for ending in ("", XML):
+    for ending in ("", ".gz", XML):
         last = f".{suffixes[0]}{ending}"
         stem = file.name.removesuffix(last)
         others = [folder / f"{stem}.{suffix}{ending}" for suffix in suffixes[1:]]
@@ -229,7 +239,7 @@ def _guess(folder: Path, split: str, sources: Iterable[Source]) -> Source | None
     published = [source for source in sources if source.paths[0].name in known.text_files(names)]
     # IWSLT's archives also have a train.en, of text that is not paired.
     tagged = [source for source in sources if split == "train" and source.stem.startswith(known.TAGGED)]
-    plain = [source for source in sources if _LANGUAGES.sub("", source.stem) in names]
+    plain = [source for source in sources if _LANGUAGES.sub("", source.stem).lower() in names]
     public = [source for source in sources if any(map(source.has_in_name, known.SETS[split]))]
     partly = [source for source in sources if any(map(source.has_in_name, names))]
     return _one(folder, split, published or tagged or plain or public or partly)

@@ -2,17 +2,32 @@
 
 A line ends at "\\n" and nowhere else: U+0085, U+2028 and a lone "\\r" are characters inside a line like any other. Of a
 "\\r\\n" the "\\r" is dropped, and so is a byte order mark at the very start. A last line without "\\n" is a line.
+A file that gzip has packed is read as if it were not, whatever its name.
 """
 
 import codecs
+import gzip
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from quasirnn.errors import TextError
+from quasirnn.errors import TextError, one_line
 
 # Bytes read at a time: memory beyond the longest line is a few of these.
 BLOCK = 1 << 20
+
+GZIP = b"\x1f\x8b"
+# Files that people take for text, by their first bytes, and what to do about them.
+NO_TEXT = {
+    b"PK\x03\x04": "a zip archive or an office document. Unpack it, or save it as plain text in UTF-8",
+    b"%PDF": "a PDF document. Save it as plain text in UTF-8",
+    b"\xd0\xcf\x11\xe0": "an office document. Save it as plain text in UTF-8",
+    b"\xfd7zX": "an xz archive. Unpack it first: unxz",
+    b"BZh91AY": "a bzip2 archive. Unpack it first: bunzip2",
+    b"\x28\xb5\x2f\xfd": "a zstd archive. Unpack it first: unzstd",
+    b"PAR1\x15": "a Parquet table. Save it as .csv or .jsonl",
+}
 
 BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
@@ -53,17 +68,44 @@ def read_text(source: str | Path | BinaryIO) -> str:
     return "".join(read_blocks(source))
 
 
+def first_line(path: Path) -> str:
+    """The first line that is not empty; nothing of a file without one."""
+    return next((line for line in read_lines(path) if line.strip()), "")
+
+
+def plain_name(path: Path) -> str:
+    """The name of a file without the .gz that packing adds."""
+    return path.name.removesuffix(".gz")
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix of that name, in lower case."""
+    return Path(plain_name(path)).suffix.lower()
+
+
 def read_blocks(source: str | Path | BinaryIO) -> Iterator[str]:
     """A text in pieces of about BLOCK characters, cut anywhere; errors and arguments as in `read_lines`."""
     if isinstance(source, str | Path):
         with open(source, "rb") as stream:
-            yield from _decode(stream, str(source))
+            start = stream.peek(8)[:8]
+            what = next((what for magic, what in NO_TEXT.items() if start.startswith(magic)), None)
+            if what is not None:
+                raise TextError(f"{source}:1: this is no text but {what}")
+            if not start.startswith(GZIP):
+                yield from _decode(stream, str(source))
+                return
+            try:
+                yield from _decode(gzip.GzipFile(fileobj=stream), str(source))
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                raise TextError(
+                    f"{source}:1: a gzip archive that is damaged: {one_line(error)}. Copy it again"
+                ) from None
     else:
         name = getattr(source, "name", None)
         yield from _decode(source, name if isinstance(name, str) and name != "<stdin>" else "standard input")
 
 
-def _decode(stream: BinaryIO, name: str) -> Iterator[str]:
+def _decode(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[str]:
     decoder = _Decoder(name)
     # A terminal or a pipe gives what is there; read() would wait until the block is full.
     read = getattr(stream, "read1", stream.read)
@@ -118,6 +160,8 @@ class _Decoder:
         lines, column = self._place(data, fault)
         if lines == column == 0 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             problem, remedy = "is the start of UTF-16 text", "Convert it: iconv -f UTF-16 -t UTF-8"
+        elif (lines, column, data[fault]) == (0, 1, 0x8B):
+            problem, remedy = "shows that this is no text but a gzip archive", "Unpack it first: gunzip"
         elif data[fault] == 0:
             problem, remedy = "is NUL", "Plain text has none: it may be UTF-16, or no text at all"
         else:

@@ -58,6 +58,6 @@ def count_tokens(text: str, kind: str, lowercase: bool = False, end_of_line: str
         return words
     by_code_point = np.zeros(0x110000, dtype=np.int64)
     for segment in segments(text, lowercase):
-        found = np.bincount(code_points(segment))
-        by_code_point[: len(found)] += found
+        counts = np.bincount(code_points(segment))
+        by_code_point[: len(counts)] += counts
     return Counter({chr(point): int(by_code_point[point]) for point in by_code_point.nonzero()[0]})

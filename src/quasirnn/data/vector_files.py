@@ -9,15 +9,21 @@ word2vec and fastText write it, says how many words follow and what D is.
 
 import zipfile
 import zlib
-from collections.abc import Callable, Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
 from quasirnn.data.sources import ARCHIVES
 from quasirnn.data.text_files import read_lines
-from quasirnn.errors import DataError, TextError
+from quasirnn.errors import DataError, TextError, one_line
+from quasirnn.files import is_regular
+
+# Of the words of a .npz, some ten million; and of one vector.
+MAX_WORD_BYTES, MAX_DIMENSION = 2**28, 65_536
 
 
 @dataclass
@@ -53,9 +59,11 @@ def read_vectors(path: str | Path, wanted: Set[str]) -> VectorTable:
         OSError: the file cannot be read.
     """
     path = Path(path)
+    if not is_regular(path):
+        raise DataError(f"{path}: not a file.")
     if path.suffix == ".npz":
         return _from_arrays(path, wanted)
-    if path.suffix in ARCHIVES:
+    if path.name.lower().endswith(ARCHIVES):
         raise DataError(f"{path} is an archive: unpack it first, and give the .txt file inside")
     return _from_text(path, wanted)
 
@@ -128,13 +136,44 @@ def _is_number(part: str) -> bool:
 
 
 def _from_arrays(path: Path, wanted: Set[str]) -> VectorTable:
-    words, vectors = _load_arrays(path)
-    table = VectorTable(dimension=vectors.shape[1])
+    with path.open("rb") as stream, _sound(path), zipfile.ZipFile(stream) as archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+        if not {"words_utf8", "vectors"} <= set(names):
+            raise DataError(f"{path}: expected the arrays vectors and words_utf8, got {', '.join(names)}")
+        with archive.open("words_utf8.npy") as file:
+            words = _read_words(path, file)
+        with archive.open("vectors.npy") as file:
+            return _read_rows(path, file, words, wanted)
+
+
+def _read_words(path: Path, file: IO[bytes]) -> list[str]:
+    shape, dtype = _header(path, "words_utf8", file)
+    if dtype != np.uint8 or len(shape) != 1:
+        raise DataError(f"{path}: words_utf8 must be bytes, uint8 (M,), got {dtype} of shape {shape}")
+    if shape[0] > MAX_WORD_BYTES:
+        raise DataError(f"{path}: words_utf8 has {shape[0]:,} bytes, more than {MAX_WORD_BYTES:,}")
+    try:
+        return _read_exactly(file, shape[0]).decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: words_utf8 is not UTF-8 at byte {error.start}") from None
+
+
+def _read_rows(path: Path, file: IO[bytes], words: list[str], wanted: Set[str]) -> VectorTable:
+    """Row by row: a small archive may unpack to more than there is memory, and few rows are wanted."""
+    shape, dtype = _header(path, "vectors", file)
+    if dtype.kind != "f" or len(shape) != 2 or 0 in shape:
+        raise DataError(f"{path}: vectors must be real numbers, (N, D), got {dtype} of shape {shape}")
+    if len(words) != shape[0]:
+        raise DataError(f"{path}: {len(words):,} words and {shape[0]:,} vectors; must be equal")
+    if shape[1] > MAX_DIMENSION:
+        raise DataError(f"{path}: vectors have {shape[1]:,} numbers each, more than {MAX_DIMENSION:,}")
+    table = VectorTable(dimension=shape[1])
     repeated: list[str] = []
     for number, word in enumerate(words):
+        row = _read_exactly(file, shape[1] * dtype.itemsize)
         place = f"{path}: row {number}"
         if table.see(word, wanted, place, repeated):
-            vector = vectors[number].astype(np.float32)
+            vector = np.frombuffer(row, dtype).astype(np.float32)
             if not np.isfinite(vector).all():
                 raise DataError(f"{place}: the vector of {word!r:.60} has a number that is not finite")
             table.rows[word] = vector
@@ -142,32 +181,44 @@ def _from_arrays(path: Path, wanted: Set[str]) -> VectorTable:
     return table
 
 
-def _load_arrays(path: Path) -> tuple[list[str], np.ndarray]:
-    with path.open("rb") as stream:
-        try:
-            # Without pickle, so that a file runs no code.
-            archive = np.load(stream, allow_pickle=False)
-            arrays = {name: archive[name] for name in ("words_utf8", "vectors")}
-        except KeyError:
-            raise DataError(f"{path}: expected the arrays vectors and words_utf8, got {', '.join(archive)}") from None
-        except (ValueError, IndexError, OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-            reason = " ".join(str(error).split())[:100] or type(error).__name__
-            raise DataError(f"{path}: not a .npz of plain numbers ({reason}). Was it copied whole?") from None
-    checks: dict[str, Callable[[np.ndarray], bool]] = {
-        "words_utf8": lambda array: array.dtype == np.uint8 and array.ndim == 1,
-        "vectors": lambda array: array.dtype.kind == "f" and array.ndim == 2 and array.size > 0,
-    }
-    for name, check in checks.items():
-        if not check(arrays[name]):
-            shape, dtype = arrays[name].shape, arrays[name].dtype
-            raise DataError(f"{path}: {name} must be {_EXPECTED[name]}, got {dtype} of shape {shape}")
+def _header(path: Path, name: str, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of an array; its numbers follow. What is neither numbers nor in the order of C is refused."""
+    version = np.lib.format.read_magic(file)
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+    if read is None:
+        raise ValueError(f"version {version} of .npy")
+    shape, fortran_order, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded")
+    if fortran_order and len(shape) > 1:
+        raise DataError(f"{path}: {name} must be plain numbers in the order of C")
+    return shape, dtype
+
+
+def _read_exactly(file: IO[bytes], size: int) -> bytes:
+    data = file.read(size)
+    if len(data) < size:
+        raise EOFError("it ends too early")
+    return data
+
+
+@contextmanager
+def _sound(path: Path) -> Iterator[None]:
     try:
-        words = arrays["words_utf8"].tobytes().decode().split("\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: words_utf8 is not UTF-8 at byte {error.start}") from None
-    if len(words) != len(arrays["vectors"]):
-        raise DataError(f"{path}: {len(words):,} words and {len(arrays['vectors']):,} vectors; must be equal")
-    return words, arrays["vectors"]
-
-
-_EXPECTED = {"words_utf8": "bytes, uint8 (M,)", "vectors": "real numbers, (N, D)"}
+        yield
+    except DataError:
+        raise
+    # RuntimeError: an archive with a password, or of another compression.
+    except (
+        ValueError,
+        LookupError,
+        OSError,
+        RuntimeError,
+        EOFError,
+        MemoryError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise DataError(
+            f"{path}: not a .npz of plain numbers ({one_line(error)[:100]}). Was it copied whole?"
+        ) from None

@@ -188,6 +188,10 @@ class Vocabulary:
         counts = count_tokens(text, kind, lowercase, specials.get("end"))
         return cls.from_counts(counts, kind, specials, lowercase=lowercase, **limits)
 
+    def extended(self, tokens: Iterable[str]) -> "Vocabulary":
+        """The same with more tokens behind those that are there, which keep their numbers."""
+        return Vocabulary(self.kind, (*self.tokens, *tokens), self.specials, self.lowercase, self.tokeniser)
+
     def __len__(self) -> int:
         return len(self.tokens)
 
@@ -233,15 +237,9 @@ class Vocabulary:
         ids = [self.encode(text) for text in texts]
         return list(torch.cat(ids).split([len(each) for each in ids])) if ids else []
 
-    def count_unknown(self, text: str) -> int:
-        """How many tokens of a text are not in the vocabulary."""
-        if self.special("unknown") is None:
-            return 0
-        return sum(
-            token not in self._numbers
-            for segment in self._segments(text, self.lowercase)
-            for token in self._split(segment)
-        )
+    def unknown_tokens(self, text: str) -> list[str]:
+        """The tokens of a text that are not in the vocabulary, each once, in the order of the text."""
+        return [token for token in dict.fromkeys(self.tokenise(text)) if token not in self._numbers]
 
     def decode(self, numbers: Iterable[int] | Tensor) -> str:
         """The text of some tokens: words with a space between, a line end for `end`; padding and start give nothing."""

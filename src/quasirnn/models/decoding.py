@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from quasirnn.errors import NotFiniteError
 from quasirnn.models.sampling import Sampler
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -268,7 +269,7 @@ def check_largest(who: str, largest: Array, step: int, sentences: Array) -> None
     value, sentence = float(largest[wrong][0]), int(sentences[wrong][0])
     where = f"at step {step} of sentence {sentence}"
     if value != value:
-        raise ValueError(f"{who}: NaN among the log-probabilities {where}.")
+        raise NotFiniteError(f"{who}: NaN among the log-probabilities {where}")
     raise ValueError(
         f"{who}: log-probabilities must be at most 0, got {value:.6g} {where}. If these are logits: log_softmax(-1)."
     )

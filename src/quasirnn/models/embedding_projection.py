@@ -50,7 +50,9 @@ def project_embedding(
         lengths, extra_bias: as of the layer.
     """
     tokens, embedding = inputs
-    if tokens.numel() < MIN_STEPS_PER_TOKEN * embedding.num_embeddings:
+    few = tokens.numel() < MIN_STEPS_PER_TOKEN * embedding.num_embeddings
+    # An int8 layer quantises each window: no product can be made in advance.
+    if few or not layer.weight.is_floating_point():
         before = None if c0 is None else LayerState(c0, None)
         output: QRNNLayerOutput = layer(inputs.vectors(), before, lengths=lengths, extra_bias=extra_bias)
         return output

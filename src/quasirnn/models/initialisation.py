@@ -15,6 +15,7 @@ from quasirnn.models.recurrent import input_weights
 
 if TYPE_CHECKING:
     from quasirnn.models.language_model import LanguageModel
+    from quasirnn.models.sequence_classifier import SequenceClassifier
 
 # Variance of h = o * c of a QRNN layer whose pre-activations are standard normal and independent over time:
 # E[o^2] E[z^2] E[(1-f)^2] / (1 - E[f^2]), with E[tanh^2] = 0.394 and E[sigmoid^2] = 0.293.
@@ -32,9 +33,9 @@ def init_unit_gates(model: "LanguageModel", word_scale: float) -> None:
     Args:
         word_scale: standard deviation of the word vectors.
     """
-    kept = 1 - model.dropout
     for number, weight in enumerate(input_weights(model.rnn)):
-        variance = (word_scale**2 if number == 0 else OUTPUT_VARIANCE) / kept
+        words = word_scale**2 / (1 - model.input_dropout)
+        variance = words if number == 0 else OUTPUT_VARIANCE / (1 - model.dropout)
         fan_in = weight[0].numel()
         nn.init.uniform_(weight, -1, 1).mul_((3 / (fan_in * variance)) ** 0.5)
 
@@ -94,3 +95,36 @@ def init_unit_variance(weights: Sequence[Tensor], gain: float) -> None:
         fan_in = weight[0].numel()
         bound = (3 / fan_in) ** 0.5 * (gain if number else 1.0)
         nn.init.uniform_(weight, -bound, bound)
+
+
+@torch.no_grad()
+def init_word_labels(model: "SequenceClassifier", texts: Sequence[Tensor], labels: Tensor) -> None:
+    """Word vectors that know at the start how often each word goes with each class: a classifier of few texts.
+
+    With n texts of a class, of which c have the word, and the same of all other classes together,
+
+        r(word, class) = log (c + 1) / (n + 2) - log (c_other + 1) / (n_other + 2)
+
+    stands in one place of the vector for each class (of two classes, for the second alone); the other places are
+    random and small, so that it is this that the first steps see. Where the classes do not fit, nothing changes.
+
+    Args:
+        texts: the training texts, each (T,).
+        labels: (N,), their classes.
+    """
+    weight = model.embedding.weight
+    words, size = weight.shape
+    classes = int(model.output.out_features)
+    places = 1 if classes == 2 else classes
+    if 2 * places > size:
+        return
+    counts = torch.zeros(classes, words)
+    for text, label in zip(texts, labels.tolist(), strict=True):
+        counts[label, text.unique()] += 1
+    each, others = counts.new_zeros(classes, 1), counts.sum(0) - counts
+    each += torch.bincount(labels, minlength=classes)[:, None]
+    ratio = ((counts + 1) / (each + 2)).log() - ((others + 1) / (each.sum() - each + 2)).log()
+    weight.mul_(0.1)
+    weight[:, :places] = ratio[classes - places :].T
+    if model.embedding.padding_idx is not None:
+        weight[model.embedding.padding_idx] = 0

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from quasirnn.models.dropout import embed, locked_dropout
-from quasirnn.models.linear_cross_entropy import linear_cross_entropy, token_losses
+from quasirnn.models.linear_cross_entropy import readout_loss, readout_losses
 from quasirnn.models.pretrained import Pretrained
-from quasirnn.models.recurrent import Cell, State, recurrent
+from quasirnn.models.recurrent import Cell, State, recurrent, refuse_for_lstm
 from quasirnn.models.sampling import Sampler
 from quasirnn.ops import checks
+from quasirnn.ops.dropout import dropout
 from quasirnn.ops.operators import state_type
 
 
@@ -27,11 +27,13 @@ class LanguageModel(Pretrained):
         cell: "qrnn", or "lstm" for the same model on `nn.LSTM`.
         kernel_size, pooling, zoneout: of the QRNN; not for an LSTM.
         dropout: on the embeddings and between layers.
+        input_dropout: on the embeddings, if it is not the same.
         output_dropout: before the softmax.
         gate_bias: False leaves out the biases of the recurrent layers.
         tied: the softmax uses the word vectors as its weight; embedding_size must then be H.
         locked_dropout: every dropout uses one mask for all time steps of a call, instead of one per step.
         word_dropout: probability that a word's vector is zero wherever the word occurs in the input.
+        document_start: a token that begins a document: nothing of what was read before it has an effect. QRNN only.
 
     Inputs: `tokens`, (T, B), int64; `state`, the pair that an earlier call returned, continues the streams.
     Outputs: logits (T, B, V), or, with `targets` (T, B), the summed loss in nats; and the state. The loss never needs
@@ -46,7 +48,7 @@ class LanguageModel(Pretrained):
     these are ours. Its equations have no biases: `gate_bias=False`.
     """
 
-    added = frozenset({"locked_dropout", "word_dropout"})
+    added = frozenset({"input_dropout", "locked_dropout", "word_dropout", "document_start"})
 
     def __init__(
         self,
@@ -65,6 +67,8 @@ class LanguageModel(Pretrained):
         tied: bool = False,
         locked_dropout: bool = False,
         word_dropout: float = 0.0,
+        input_dropout: float | None = None,
+        document_start: int | None = None,
     ) -> None:
         super().__init__(locals())
         width = hidden_size if embedding_size is None else embedding_size
@@ -73,8 +77,14 @@ class LanguageModel(Pretrained):
                 f"LanguageModel: tied needs embedding_size = hidden_size, got {width} and {hidden_size}. "
                 f"Leave embedding_size out, or tied=False."
             )
-        self.dropout = dropout
-        self.output_dropout = output_dropout
+        if cell == "lstm":
+            refuse_for_lstm(cell, document_start=document_start)
+        self.document_start = document_start
+        self.dropout = checks.probability("LanguageModel", "dropout", dropout)
+        self.input_dropout = (
+            dropout if input_dropout is None else checks.probability("LanguageModel", "input_dropout", input_dropout)
+        )
+        self.output_dropout = checks.probability("LanguageModel", "output_dropout", output_dropout)
         self.locked_dropout = locked_dropout
         self.word_dropout = checks.probability("LanguageModel", "word_dropout", word_dropout)
         self.embedding = nn.Embedding(vocabulary_size, width)
@@ -127,7 +137,7 @@ class LanguageModel(Pretrained):
         h = self._drop(output, self.output_dropout)
         if targets is None:
             return self.softmax(h), state
-        loss = linear_cross_entropy(h.flatten(0, 1), self.softmax.weight, self.softmax.bias, targets.flatten())
+        loss = readout_loss(self.softmax, h.flatten(0, 1), targets.flatten())
         if self.training:
             for weight, activations in zip(penalties, (h, output[1:] - output[:-1]), strict=True):
                 if weight and len(activations):
@@ -136,26 +146,29 @@ class LanguageModel(Pretrained):
                     loss = loss + weight * targets.numel() * mean
         return loss, state
 
-    def hidden(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """The input of the softmax, (T, B, H), and the state."""
-        output, state = self._outputs(tokens, state)
+    def hidden(self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """The input of the softmax, (T, B, H), and the state; with `lengths`, (B,), of a QRNN, at each row's end."""
+        output, state = self._outputs(tokens, state, lengths)
         return self._drop(output, self.output_dropout), state
 
-    def _outputs(self, tokens: Tensor, state: State | None) -> tuple[Tensor, State]:
+    def _outputs(self, tokens: Tensor, state: State | None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """The last layer's output, (T, B, H), before dropout, and the state."""
-        x = self._drop(embed(self.embedding, tokens, self.word_dropout, self.training), self.dropout)
-        output: tuple[Tensor, State] = self.rnn(x, state)
+        x = self._drop(embed(self.embedding, tokens, self.word_dropout, self.training), self.input_dropout)
+        options: dict[str, Tensor] = {} if self.document_start is None else {"starts": tokens == self.document_start}
+        if lengths is not None:
+            options["lengths"] = lengths
+        output: tuple[Tensor, State] = self.rnn(x, state, **options)
         return output
 
     def _drop(self, x: Tensor, p: float) -> Tensor:
-        return (locked_dropout if self.locked_dropout else functional.dropout)(x, p, self.training)
+        return (locked_dropout if self.locked_dropout else dropout)(x, p, self.training)
 
     @torch.no_grad()
     def losses(self, tokens: Tensor, targets: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """The loss of every target in nats, (T, B), without gradient."""
         _check_targets(tokens, targets)
         h, state = self.hidden(tokens, state)
-        losses = token_losses(h.flatten(0, 1), self.softmax.weight, self.softmax.bias, targets.flatten())
+        losses = readout_losses(self.softmax, h.flatten(0, 1), targets.flatten())
         return losses.view_as(targets), state
 
     @torch.no_grad()

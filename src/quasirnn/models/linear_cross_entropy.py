@@ -8,13 +8,14 @@ chunks, and the gradient of a chunk is computed with its loss: at most one chunk
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quasirnn.ops.operators import state_type
-from quasirnn.ops.softmax import IGNORED, softmax_loss_
+from quasirnn.ops.softmax import IGNORED, accumulate_, softmax_loss_
 
-# Rows x V numbers at once: 4 million are 16 MB, which fits in a large cache.
-CHUNK_NUMBERS = 4_000_000
+# Rows x V numbers at once, of float32; twice as many of 16 bits. 6 million are 24 MB, which fits in a large cache.
+# Smaller chunks cost more: every product packs the weight again.
+CHUNK_NUMBERS = 6_000_000
 
 
 def linear_cross_entropy(
@@ -66,10 +67,30 @@ def token_losses(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Te
         return _losses(h, weight, bias, targets)
 
 
+def readout_loss(readout: nn.Module, h: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """`linear_cross_entropy` with the weights of a module; one that is not `nn.Linear`, as an int8 one, is called for
+    each chunk."""
+    if isinstance(readout, nn.Linear):
+        return linear_cross_entropy(h, readout.weight, readout.bias, targets, label_smoothing)
+    return readout_losses(readout, h, targets).sum()
+
+
+@torch.no_grad()
+def readout_losses(readout: nn.Module, h: Tensor, targets: Tensor) -> Tensor:
+    """`token_losses`, likewise."""
+    if isinstance(readout, nn.Linear):
+        return token_losses(h, readout.weight, readout.bias, targets)
+    assert isinstance(readout.out_features, int)
+    rows = max(1, CHUNK_NUMBERS // readout.out_features)
+    no_bias = h.new_zeros(readout.out_features, dtype=torch.float32)
+    parts = zip(h.split(rows), targets.split(rows), strict=True)
+    return torch.cat([softmax_loss_(readout(part), no_bias, target)[0] for part, target in parts])
+
+
 def _losses(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     h, weight = _in_working_type(h, weight)
     bias = bias.to(state_type(weight.dtype))
-    rows = _rows(weight)
+    rows = _rows(weight, len(h))
     return torch.cat(
         [
             softmax_loss_(part @ weight.T, bias, target)[0]
@@ -78,8 +99,11 @@ def _losses(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     )
 
 
-def _rows(weight: Tensor) -> int:
-    return max(1, CHUNK_NUMBERS // len(weight))
+def _rows(weight: Tensor, tokens: int) -> int:
+    """Of one chunk: as even as possible."""
+    most = max(1, CHUNK_NUMBERS * 4 // max(weight.element_size(), 2) // len(weight))
+    chunks = max(1, -(-tokens // most))
+    return max(1, -(-tokens // chunks))
 
 
 def _in_working_type(h: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -98,9 +122,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         wide = bias.to(state_type(w.dtype))
         total = wide.new_zeros(())
         grad_h = torch.empty_like(x)
-        grad_weight = torch.zeros_like(weight)
+        grad_weight: Tensor | None = None
         grad_bias = torch.zeros_like(wide)
-        rows = _rows(w)
+        rows = _rows(w, len(x))
         for part, target, grad_part in zip(x.split(rows), targets.split(rows), grad_h.split(rows), strict=True):
             grad = part @ w.T
             # The logits are overwritten by their gradient.
@@ -108,10 +132,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
             total += losses.sum()
             grad_bias += columns
             torch.mm(grad, w, out=grad_part)
-            if w.dtype == weight.dtype:
+            if grad_weight is None:
+                grad_weight = (grad.T @ part).to(weight.dtype)
+            elif w.dtype == weight.dtype:
                 grad_weight.addmm_(grad.T, part)
             else:
-                grad_weight += grad.T @ part
+                accumulate_(grad_weight, grad.T @ part)
+        if grad_weight is None:
+            grad_weight = torch.zeros_like(weight)
         ctx.save_for_backward(grad_h, grad_weight, grad_bias)
         ctx.types = h.dtype, bias.dtype
         return total

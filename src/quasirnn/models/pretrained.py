@@ -2,16 +2,22 @@
 
 A file may come from anywhere. Nothing in it is executed, sizes are checked before memory is allocated, and whatever is
 wrong with it is a `ModelFileError`: one line that begins with the file's name.
+
+`model.safetensors` carries the sha256 of its tensors and of the small files beside it, in its own header: so they are
+replaced all at once, and damage to any of them is noticed when the model is loaded.
 """
 
+import hashlib
 import inspect
+import json
+import logging
 import math
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,6 +29,7 @@ from quasirnn.files import (
     MAX_JSON,
     REMEDY,
     check_file,
+    parse_json_object,
     read_json,
     readable,
     tensor_bytes,
@@ -30,17 +37,34 @@ from quasirnn.files import (
     write_bytes,
     write_json,
 )
+from quasirnn.nn import quantize
 from quasirnn.schema import InvalidValue, as_type
+
+M = TypeVar("M", bound=nn.Module)
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+# The entry of the header that holds the hashes, {"tensors": sha256, file name: sha256}.
+HASHES = "quasirnn"
 # Tens of thousands of tensors; safetensors itself would read 100 MB.
 MAX_HEADER = 8 * 2**20
+# Of a file beside the weights: a vocabulary of two million words.
+MAX_BESIDE = 32 * 2**20
 # The largest number in a configuration, unless there are more weights than this: no size can exceed their number.
 MAX_NUMBER = 2**24
 
+logger = logging.getLogger("quasirnn")
+
 # Types of weights and buffers by their names in safetensors.
-TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "BOOL": "bool"}
+TYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I8": "int8",
+    "BOOL": "bool",
+}
 
 
 class Pretrained(nn.Module):
@@ -78,7 +102,7 @@ class Pretrained(nn.Module):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / CONFIG, self.config, limit=MAX_JSON)
-        save_weights(self, folder / WEIGHTS)
+        save_weights(self, folder / WEIGHTS, [folder / CONFIG])
 
     @classmethod
     def from_pretrained(cls, folder: Path | str) -> Self:
@@ -88,28 +112,71 @@ class Pretrained(nn.Module):
             ModelFileError: a file is missing, damaged or of another model.
         """
         folder = Path(folder)
-        arguments = constructor_arguments(cls, read_config(folder), folder / CONFIG)
+        config = read_config(folder)
+        quantized = _quantization(config, folder / CONFIG)
+        arguments = constructor_arguments(cls, config, folder / CONFIG)
         with open_tensors(folder / WEIGHTS) as tensors:
             # First on the meta device: a wrong configuration must not allocate memory.
             _check_numbers(arguments, tensors, folder / CONFIG)
             with _on_meta(limit=1000 + 100 * len(tensors.layout)), _blaming(folder / CONFIG):
-                shapes = cls(**arguments)
+                shapes = _quantized(cls(**arguments), quantized)
             tensors.check(shapes)
+            tensors.check_hashes()
             with torch.device("cpu"), torch.random.fork_rng(devices=[]), _blaming(folder / CONFIG):
-                model = cls(**arguments)
+                model = _quantized(cls(**arguments), quantized)
             tensors.copy_to(model)
         return model.eval()
 
 
-def save_weights(model: nn.Module, file: Path) -> None:
-    """Write `model.safetensors` alone: every parameter and buffer once, tied ones under their first name."""
-    write_bytes(file, tensor_bytes(model.state_dict(keep_vars=True)))
+def count_parameters(cls: type[Pretrained], folder: Path) -> int:
+    """How many numbers the model of a `config.json` learns, tied ones once. Weights are neither needed nor made."""
+    file = folder / CONFIG
+    config = read_config(folder)
+    _quantization(config, file)
+    arguments = constructor_arguments(cls, config, file)
+    with _on_meta(limit=100_000), _blaming(file):
+        return sum(parameter.numel() for parameter in cls(**arguments).parameters())
+
+
+def _quantization(config: dict[str, Any], file: Path) -> dict[str, bool] | None:
+    """The arguments of `quasirnn.quantize`, taken out of the configuration; None for a model that is not quantised."""
+    arguments = config.pop("quantized", None)
+    if arguments is None:
+        return None
+    names = {"linear", "embedding"}
+    if not isinstance(arguments, dict) or {*arguments} != names or {*map(type, arguments.values())} != {bool}:
+        raise ModelFileError(
+            f'{file}: "quantized" must have "linear" and "embedding", got {shown(arguments)}. {REMEDY}'
+        )
+    return arguments
+
+
+def _quantized(model: M, arguments: dict[str, bool] | None) -> M:
+    return model if arguments is None else quantize(model, **arguments)
+
+
+def save_weights(model: nn.Module, file: Path, beside: Iterable[Path] = ()) -> None:
+    """Write `model.safetensors` alone: every parameter and buffer once, tied ones under their first name.
+
+    Args:
+        beside: files of the same folder that belong to the model; a file that is not there is left out.
+    """
+    write_bytes(file, weight_bytes(model, beside))
+
+
+def weight_bytes(model: nn.Module, beside: Iterable[Path] = ()) -> bytes:
+    """What `save_weights` writes."""
+    tensors = _tensors_of(model)
+    hashes = {"tensors": _hash_tensors(tensors)}
+    hashes |= {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in beside if each.is_file()}
+    return tensor_bytes(tensors, {HASHES: json.dumps(hashes, sort_keys=True)})
 
 
 def load_weights(model: nn.Module, file: Path) -> None:
     """Load such a file into a model. If names, shapes or types differ from the model's, the model stays unchanged."""
     with open_tensors(file) as tensors:
         tensors.check(model)
+        tensors.check_hashes()
         tensors.copy_to(model)
 
 
@@ -225,8 +292,32 @@ class Tensors:
                     f"{self.file}: {name} is {TYPES.get(dtype, dtype)}, the model needs {expected}. {REMEDY}"
                 )
 
+    def check_hashes(self) -> None:
+        """ModelFileError unless the tensors, and the files beside this one, are those that were written."""
+        text = (self._handle.metadata() or {}).get(HASHES)
+        if text is None:
+            logger.warning("%s: has no sha256, as an older version wrote it: damage would not be noticed.", self.file)
+            return
+        try:
+            hashes = parse_json_object(text)
+        except ValueError as error:
+            raise ModelFileError(f"{self.file}: its hashes are {error}. {REMEDY}") from None
+        for name, expected in hashes.items():
+            # A name, and no path: the file may come from anywhere.
+            beside = self.file.with_name(os.path.basename(name) or WEIGHTS)
+            if name == "tensors":
+                with _valid(self.file):
+                    actual = _hash_tensors({key: self._handle.get_tensor(key) for key in self.layout})
+            else:
+                check_file(beside, limit=MAX_BESIDE)
+                with readable(beside):
+                    actual = hashlib.sha256(beside.read_bytes()).hexdigest()
+            if actual != expected:
+                file = self.file if name == "tensors" else beside
+                raise ModelFileError(f"{file}: damaged or changed since it was written: sha256 differs. {REMEDY}")
+
     def copy_to(self, model: nn.Module) -> None:
-        """To be called after `check`."""
+        """To be called after `check` and `check_hashes`."""
         with torch.no_grad(), _valid(self.file):
             for name, tensor in _tensors_of(model).items():
                 tensor.copy_(self._handle.get_tensor(name))
@@ -262,6 +353,15 @@ def _valid(file: Path) -> Iterator[None]:
     # The other two: the system cannot map the file into memory.
     except (SafetensorError, OSError, RuntimeError) as error:
         raise ModelFileError(f"{file}: not a complete safetensors file: {one_line(error)}. {REMEDY}") from None
+
+
+def _hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """Of names, types, shapes and bytes, whatever their order in a file."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)} ".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _tensors_of(model: nn.Module) -> dict[str, Tensor]:

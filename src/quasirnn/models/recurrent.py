@@ -1,14 +1,14 @@
-"""The recurrent part of a model: a QRNN, or the LSTM of equal size that it is compared with."""
+"""The recurrent part of a model: a QRNN, or the LSTM with equally many units that it is compared with."""
 
 from collections.abc import Sequence
 from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from quasirnn.models.dropout import locked_dropout
 from quasirnn.nn import QRNN
+from quasirnn.ops.dropout import dropout
 
 Cell = Literal["qrnn", "lstm"]
 State = tuple[Tensor, Tensor]
@@ -149,7 +149,7 @@ class LSTMLayers(nn.Module):
         output, states = x, list[State]()
         while len(states) < len(self.layers):
             if states:
-                dropped = functional.dropout(output, self.dropout, self.training)
+                dropped = dropout(output, self.dropout, self.training)
                 x = torch.cat([x, dropped], dim=-1) if self.dense else dropped
             directions = []
             for backward in (False, True)[: self.num_directions]:

@@ -1,7 +1,11 @@
 """Sampling the next token from logits."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+from quasirnn.errors import NotFiniteError
 
 
 class Sampler:
@@ -11,6 +15,7 @@ class Sampler:
         temperature: logits are divided by it; 0 takes the most likely token.
         top_k: only the k most likely tokens; None for all.
         top_p: only the smallest set of most likely tokens whose probabilities sum to at least p; None for all.
+        never: tokens that are not drawn.
         seed: the same seed draws the same tokens from the same logits; None is a new random seed.
 
     >>> Sampler(temperature=0)(torch.tensor([[0.1, 2.0, -1.0]])).tolist()
@@ -23,6 +28,7 @@ class Sampler:
         top_k: int | None = None,
         top_p: float | None = None,
         seed: int | None = None,
+        never: Sequence[int] = (),
     ) -> None:
         if not 0 <= temperature < float("inf"):
             raise ValueError(f"temperature must be finite and at least 0, got {temperature}.")
@@ -35,6 +41,7 @@ class Sampler:
         self.temperature = temperature
         self.top_k = top_k
         self.top_p = top_p
+        self.never = list(never)
         # On the CPU whatever the model's device, so that a seed gives the same text everywhere.
         self.generator = torch.Generator()
         if seed is None:
@@ -44,6 +51,10 @@ class Sampler:
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Tokens (B,) from logits (B, V)."""
+        if not logits.amax(-1).isfinite().all():
+            raise NotFiniteError("sample")
+        if self.never:
+            logits = logits.index_fill(-1, torch.tensor(self.never, device=logits.device), float("-inf"))
         if self.temperature == 0:
             return logits.argmax(-1)
         # In float64: sums of 30,000 float32 probabilities are too inexact.

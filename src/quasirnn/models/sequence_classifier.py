@@ -13,6 +13,7 @@ from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.recurrent import Cell, State, recurrent
 from quasirnn.nn import QRNN
 from quasirnn.ops import checks
+from quasirnn.ops.dropout import dropout
 from quasirnn.ops.padding import padding_mask
 
 Readout = Literal["mean", "max-mean-last"]
@@ -116,9 +117,7 @@ class SequenceClassifier(Pretrained):
         self.output = nn.Linear(features, num_classes)
 
     def forward(self, tokens: Tensor, lengths: Tensor, labels: Tensor | None = None) -> Tensor:
-        x = functional.dropout(
-            embed(self.embedding, tokens, self.word_dropout, self.training), self.dropout, self.training
-        )
+        x = dropout(embed(self.embedding, tokens, self.word_dropout, self.training), self.dropout, self.training)
         if isinstance(self.rnn, QRNN):
             h, _ = self.rnn(x, lengths=lengths)
         else:
@@ -132,7 +131,7 @@ class SequenceClassifier(Pretrained):
             x = x.masked_fill(padding, 0.0)
             h, _ = self.rnn(x, lengths=lengths) if self.bidirectional else self.rnn(x)
             h = h.masked_fill(padding, 0.0)
-        logits: Tensor = self.output(self._read_out(h, lengths.to(h.device)))
+        logits: Tensor = self.output(self._read_out(h, lengths.to(h.device)).to(h.dtype))
         if labels is None:
             return logits
         return functional.cross_entropy(logits, labels, reduction="sum")
@@ -170,16 +169,16 @@ class SequenceClassifier(Pretrained):
         count = torch.arange(before + 1, before + len(tokens) + 1, device=h.device)
         mean = total / count[:, None, None]
         if self.readout == "mean":
-            return self.output(mean), Reading(state, total[-1], before + len(tokens))
+            return self.output(mean.to(h.dtype)), Reading(state, total[-1], before + len(tokens))
         largest = h.cummax(0).values
         if reading is not None and reading.largest is not None:
             largest = torch.maximum(largest, reading.largest.to(h.dtype))
-        logits = self.output(torch.cat([largest, mean, h], dim=-1))
+        logits = self.output(torch.cat([largest, mean.to(h.dtype), h], dim=-1))
         return logits, Reading(state, total[-1], before + len(tokens), largest[-1])
 
     @torch.no_grad()
     def inspect(self, tokens: Tensor) -> dict[str, dict[str, Tensor]]:
-        """Gates and cells of every layer by name, as from `QRNN.inspect`: ["l3"]["f"] is (T, B, H)."""
+        """Gates and cells of every layer by name, as from `QRNN.inspect`: `["l3"]["f"]` is (T, B, H)."""
         if not isinstance(self.rnn, QRNN):
             raise ValueError("SequenceClassifier.inspect: only a QRNN can show its gates; this model has an LSTM.")
         return self.rnn.inspect(self.embedding(tokens))

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from quasirnn.models.embedding_projection import EmbeddedTokens
 from quasirnn.models.initialisation import GAINS, init_unit_variance
-from quasirnn.models.linear_cross_entropy import linear_cross_entropy
+from quasirnn.models.linear_cross_entropy import readout_loss
 from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.recurrent import Cell, recurrent, refuse_for_lstm
 from quasirnn.models.translator_decoder import Decoding, Encoded, LSTMDecoder, QRNNDecoder, State
@@ -172,9 +172,7 @@ class Translator(Pretrained):
             return logits
         targets = labels.masked_fill(padding, IGNORED)
         smoothing = self.label_smoothing if self.training else 0.0
-        return linear_cross_entropy(
-            h.flatten(0, 1), self.softmax.weight, self.softmax.bias, targets.flatten(), smoothing
-        )
+        return readout_loss(self.softmax, h.flatten(0, 1), targets.flatten(), smoothing)
 
     def encode(self, source: Tensor, lengths: Tensor) -> Encoded:
         """Encode sources (S, B) for `begin` and `step`: everything that is computed once per source."""

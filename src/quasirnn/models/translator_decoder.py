@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from quasirnn.models.attention import Attention
 from quasirnn.models.embedding_projection import EmbeddedTokens, project_embedding
@@ -19,6 +18,7 @@ from quasirnn.models.recurrent import input_weights
 from quasirnn.models.translator_encoder import EncoderOutput
 from quasirnn.nn import QRNNLayer
 from quasirnn.nn.layer import LayerState
+from quasirnn.ops.dropout import dropout
 from quasirnn.ops.operators import state_type
 
 # Kernel size of every decoder layer (section 3.3: only the first layer of the encoder has another).
@@ -142,12 +142,12 @@ class QRNNDecoder(nn.Module):
         tensors: list[Tensor] = []
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, QRNNLayer)
-            weight = layer.weight
+            like = layer.input_like
             if number < len(encoded.cells):
                 tensors.append(encoded.cells[number])
             else:
-                tensors.append(weight.new_zeros(B, layer.hidden_size, dtype=state_type(weight.dtype)))
-            tensors.append(weight.new_zeros(B, layer.context_size * layer.input_size))
+                tensors.append(like.new_zeros(B, layer.hidden_size, dtype=state_type(like.dtype)))
+            tensors.append(like.new_zeros(B, layer.context_size * layer.input_size))
         return State(tuple(tensors))
 
     def forward(
@@ -178,7 +178,7 @@ class QRNNDecoder(nn.Module):
                 c0 = None if before is None else before.c
                 x, after, gates = project_embedding(layer, inputs, c0=c0, lengths=lengths, extra_bias=extra_bias)
             else:
-                x = inputs.vectors() if x is None else functional.dropout(x, self.dropout, self.training)
+                x = inputs.vectors() if x is None else dropout(x, self.dropout, self.training)
                 x, after, gates = layer(x, before, lengths=lengths, extra_bias=extra_bias, return_gates=is_last)
             assert after.context is not None
             tensors += [after.c, after.context.flatten(1)]

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from quasirnn.models.embedding_projection import EmbeddedTokens, project_embedding
 from quasirnn.models.recurrent import recurrent, reverse_rows
 from quasirnn.nn import QRNNLayer
 from quasirnn.ops import checks
+from quasirnn.ops.dropout import dropout
 
 
 class EncoderOutput(NamedTuple):
@@ -73,7 +73,7 @@ class QRNNEncoder(nn.Module):
                 assert isinstance(layer, QRNNLayer)
                 output = project_embedding(layer, inputs, lengths=lengths)
             else:
-                x = functional.dropout(output.h, self.dropout, self.training) if number else inputs.vectors()
+                x = dropout(output.h, self.dropout, self.training) if number else inputs.vectors()
                 output = layer(x, lengths=lengths, return_gates=with_cells)
             last_h.append(output.h[0])
             last_c.append(output.state.c)
@@ -105,7 +105,7 @@ class LSTMEncoder(nn.Module):
         last_h: list[Tensor] = []
         for layer in self.layers:
             if last_h:
-                x = functional.dropout(x, self.dropout, self.training)
+                x = dropout(x, self.dropout, self.training)
             x, _ = layer(x)
             last_h.append(x[lengths - 1, rows])
         return EncoderOutput(reverse_rows(x, lengths), last_h, [])

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from quasirnn.nn.layout import State
-from quasirnn.ops.autograd import transforming
+from quasirnn.ops import torch_internals
+from quasirnn.ops.checks import FUSED
 from quasirnn.ops.operators import stack, state_type
+from quasirnn.ops.quantized import quantized_stack
 
 if TYPE_CHECKING:
     from quasirnn.nn.qrnn import QRNN
 
 is_grad_enabled = torch.is_grad_enabled
 is_compiling = torch.compiler.is_compiling
-autocast_active = torch._C._is_any_autocast_enabled
-is_tracing = torch._C._is_tracing
+strided = torch.strided
 
 
 def fused_forward(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | None:
@@ -31,31 +31,38 @@ def fused_forward(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | Non
     wrong where something is.
     """
     C = rnn._context_width
-    if C is None or is_grad_enabled() or is_compiling() or transforming() or autocast_active() or is_tracing():
+    if C is None or is_grad_enabled() or is_compiling():
         return None
-    # The dictionaries that torch's own register_module_forward_hook fills: the layers have to be called one by one.
-    if _global_forward_hooks or _global_forward_pre_hooks:
+    if torch_internals.transforming() or torch_internals.autocast_active() or torch_internals.is_tracing():
         return None
-    if type(x) is not Tensor or x.dim() != 3 or x.is_meta or (rnn.training and rnn.dropout):
+    # torch's own register_module_forward_hook was used: the layers have to be called one by one.
+    if torch_internals.has_global_hooks():
+        return None
+    if type(x) is not Tensor or x.layout is not strided or x.dim() != 3 or x.is_meta or (rnn.training and rnn.dropout):
         return None
     if rnn.batch_first:
         x = x.transpose(0, 1)
     T, B, width = x.shape
-    if T == 0 or width != rnn.input_size:
+    if T == 0 or width != rnn.input_size or rnn.pooling not in FUSED:
         return None
     dtype, device = x.dtype, x.device
     zoneout = rnn._modules["layers"]._modules["0"].zoneout  # type: ignore[union-attr]
-    weights, biases = [], []
+    weights, scales, biases = [], [], []
     for layer in rnn._modules["layers"]._modules.values():  # type: ignore[union-attr]
         parameters = layer._parameters  # type: ignore[union-attr]
-        weight, bias = parameters.get("weight"), parameters.get("bias")
-        if weight is None or weight.dtype != dtype or weight.device != device or (bias is None) == rnn.bias:
+        # An int8 weight has scales, and takes their type.
+        weight, bias, scale = parameters.get("weight"), parameters.get("bias"), parameters.get("scale")
+        if weight is None or weight.device != device or (bias is None) == rnn.bias:
+            return None
+        if (weight if scale is None else scale).dtype != dtype:
             return None
         if layer._forward_hooks or layer._forward_pre_hooks or layer.zoneout != zoneout:  # type: ignore[union-attr]
             return None
         if zoneout and layer.training:  # type: ignore[union-attr]
             return None
         weights.append(weight.contiguous())
+        if scale is not None:
+            scales.append(scale)
         if bias is not None:
             biases.append(bias.contiguous())
     c = None
@@ -65,13 +72,19 @@ def fused_forward(rnn: "QRNN", x: Any, state: Any) -> tuple[Tensor, State] | Non
         h, c = state
         if type(h) is not Tensor or h.shape != (len(weights), B, rnn.hidden_size):
             return None
-        if type(c) is not Tensor or c.shape != (len(weights), B, rnn.hidden_size + C):
+        if type(c) is not Tensor or c.layout is not strided or c.shape != (len(weights), B, rnn.hidden_size + C):
             return None
         if c.dtype != state_type(dtype) or c.device != device:
             return None
         c = c.contiguous()
+    sizes = zoneout, len(rnn.pooling) + 1, rnn.dense
+    if scales and (len(scales) < len(weights) or rnn.training):
+        return None
     try:
-        output, h_n, c_n = stack(x.contiguous(), weights, biases, c, zoneout, len(rnn.pooling) + 1, rnn.dense)
+        if scales:
+            output, h_n, c_n = quantized_stack(x.contiguous(), weights, scales, biases, c, *sizes)
+        else:
+            output, h_n, c_n = stack(x.contiguous(), weights, biases, c, *sizes)
     except RuntimeError:
         # The state of another network, for instance: the layers one by one say what is wrong.
         return None

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from quasirnn.ops import LayerGates, LayerOutput, LayerState, checks
+from quasirnn.ops import LayerGates, LayerOutput, LayerState, checks, variants
+from quasirnn.ops import starts as sequence_starts
 from quasirnn.ops.context import last_inputs
-from quasirnn.ops.layer import run_layer
+from quasirnn.ops.layer import LayerOptions, run_layer
 from quasirnn.ops.pooling import Lengths
 
 __all__ = ["LayerGates", "LayerState", "QRNNLayer", "QRNNLayerOutput", "last_inputs"]
@@ -32,7 +33,7 @@ class QRNNLayer(nn.Module):
         input_size: D.
         hidden_size: H.
         kernel_size: k, width of the window.
-        pooling: "f", "fo" or "ifo".
+        pooling: "f", "fo" or "ifo", or one of your own (docs/adding-a-pooling.md).
         zoneout: probability p that a channel keeps its state for a step (eq. 6): at random in training; in eval the
             expectation of that, f' = p + (1 - p) f and, for "ifo", i' = (1 - p) i.
         causal: False lets the window reach floor(k / 2) steps ahead: the paper's unmasked convolution.
@@ -67,13 +68,13 @@ class QRNNLayer(nn.Module):
         self.input_size = checks.at_least_one(who, "input_size", input_size)
         self.hidden_size = checks.at_least_one(who, "hidden_size", hidden_size)
         self.kernel_size = checks.at_least_one(who, "kernel_size", kernel_size)
-        self.pooling = checks.pooling(who, pooling)
+        self.pooling = checks.pooling(who, pooling, checks.POOLINGS)
         self.zoneout = checks.probability(who, "zoneout", zoneout)
         self.causal = checks.switch(who, "causal", causal)
         self.reverse = checks.switch(who, "reverse", reverse)
         if dtype is not None and dtype not in checks.FLOATS:
             raise TypeError(f"{who}: dtype must be float32, float64, float16 or bfloat16, got {dtype}.")
-        width = (len(pooling) + 1) * hidden_size
+        width = len(checks.POOLINGS[pooling]) * hidden_size
         self.weight = nn.Parameter(torch.empty(width, kernel_size, input_size, device=device, dtype=dtype))
         if checks.switch(who, "bias", bias):
             self.bias = nn.Parameter(torch.empty(width, device=device, dtype=dtype))
@@ -91,6 +92,11 @@ class QRNNLayer(nn.Module):
                 self.bias[self.hidden_size : 2 * self.hidden_size] = 1.0
 
     @property
+    def input_like(self) -> Tensor:
+        """A tensor of the type and on the device that inputs must have."""
+        return self.weight
+
+    @property
     def look_ahead(self) -> int:
         return 0 if self.causal else self.kernel_size // 2
 
@@ -104,7 +110,8 @@ class QRNNLayer(nn.Module):
         x: Tensor,
         state: LayerState | None = None,
         *,
-        lengths: Lengths | checks.RowLengths = None,
+        lengths: Lengths | checks.Rows = None,
+        starts: Tensor | None = None,
         extra_bias: Tensor | None = None,
         training: bool | None = None,
         return_gates: bool = False,
@@ -115,6 +122,7 @@ class QRNNLayer(nn.Module):
             x: (T, B, D).
             state: where to start; zero cells and zero inputs before the first if not given.
             lengths: each row's own length, B integers in 1..T.
+            starts: boolean, (T, B), True where a new sequence starts inside a row: cells and window are cut there.
             extra_bias: added to the pre-activations of every step of a row, (B, gates * H): V h in the paper's eq. 7.
             training: whether zoneout is random; as the module's own mode if not given.
             return_gates: also return all gates and cells, differentiable: eq. 8 needs c and o before they are
@@ -122,8 +130,8 @@ class QRNNLayer(nn.Module):
         Returns:
             (h, state, gates): h is (T, B, H), zero past a row's length; the state continues each row at its own end.
         """
-        if not isinstance(lengths, checks.RowLengths):
-            state, lengths = self._check(x, state, lengths)
+        if not isinstance(lengths, checks.Rows):
+            state, lengths = self._check(x, state, lengths, starts)
         random = self.zoneout > 0 and (self.training if training is None else training)
         bias: Tensor | None = self.bias
         if extra_bias is not None:
@@ -131,21 +139,28 @@ class QRNNLayer(nn.Module):
             checks.shaped("QRNNLayer", "extra_bias", extra_bias, "(B, gates * H)", sizes, x)
             bias = extra_bias if bias is None else extra_bias + bias
         c0, context = (None, None) if state is None else state
-        return run_layer(
+        return self._run(
             x,
-            self.weight,
             bias,
             c0,
             context=context,
-            context_size=self.context_size,
-            num_gates=len(self.pooling) + 1,
-            look_ahead=self.look_ahead,
-            zoneout=self.zoneout,
+            rows=lengths,
             seed=torch.randint(2**63 - 1, (), device=x.device) if random else None,
-            reverse=self.reverse,
-            lengths=lengths.values,
-            return_gates=return_gates,
+            options=LayerOptions(
+                num_gates=len(checks.POOLINGS[self.pooling]),
+                context_size=self.context_size,
+                look_ahead=self.look_ahead,
+                zoneout=self.zoneout,
+                reverse=self.reverse,
+                return_gates=return_gates,
+            ),
         )
+
+    def _run(self, x: Tensor, bias: Tensor | None, c0: Tensor | None, **arguments: Any) -> LayerOutput:
+        variant = variants.find(self.pooling)
+        if variant is not None:
+            return variants.run_variant(x, self.weight, bias, c0, **arguments, variant=variant)
+        return run_layer(x, self.weight, bias, c0, **arguments)
 
     if TYPE_CHECKING:
 
@@ -154,13 +169,16 @@ class QRNNLayer(nn.Module):
             x: Tensor,
             state: LayerState | None = None,
             *,
-            lengths: Lengths | checks.RowLengths = None,
+            lengths: Lengths | checks.Rows = None,
+            starts: Tensor | None = None,
             extra_bias: Tensor | None = None,
             training: bool | None = None,
             return_gates: bool = False,
         ) -> LayerOutput: ...
 
-    def _check(self, x: Tensor, state: Any, lengths: Lengths) -> tuple[LayerState | None, checks.RowLengths]:
+    def _check(
+        self, x: Tensor, state: Any, lengths: Lengths, starts: Tensor | None
+    ) -> tuple[LayerState | None, checks.Rows]:
         """The arguments of a direct call; a QRNN has checked what it hands on."""
         who = "QRNNLayer"
         x = checks.sequence(who, "x", x, "(T, B, D)")
@@ -169,7 +187,7 @@ class QRNNLayer(nn.Module):
             raise checks.ShapeError(
                 f"{who}: the last dimension of x must be input_size = {self.input_size}, got shape {tuple(x.shape)}."
             )
-        same_type(who, "x", x, self.weight)
+        same_type(who, "x", x, self.input_like)
         if state is not None:
             if not isinstance(state, tuple | list) or len(state) != 2:
                 raise TypeError(
@@ -185,7 +203,9 @@ class QRNNLayer(nn.Module):
                 sizes = (B, self.context_size, D)
                 checks.shaped(who, "the context of the state", context, "(B, k - 1, D)", sizes, x)
             state = LayerState(c, context)
-        return state, checks.RowLengths(checks.lengths(who, lengths, T, B, x.device))
+        return state, checks.Rows(
+            checks.lengths(who, lengths, T, B, x.device), sequence_starts.check(who, starts, T, B, x.device)
+        )
 
     def extra_repr(self) -> str:
         words = f"{self.input_size}, {self.hidden_size}, kernel_size={self.kernel_size}, pooling='{self.pooling}'"

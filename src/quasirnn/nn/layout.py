@@ -1,30 +1,12 @@
 """The form in which the caller holds a sequence. Inside, everything is time-major, (T, B, D)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
-from quasirnn.ops import checks
+from quasirnn.ops import checks, torch_internals
 
 State = tuple[Tensor, Tensor]
-
-
-@contextmanager
-def untraced() -> Iterator[None]:
-    """Checks compare sizes: torch.jit.trace must not take them for a part of the program."""
-    C: Any = torch._C
-    tracing = None if torch.compiler.is_compiling() else C._get_tracing_state()
-    if tracing is None:
-        yield
-        return
-    C._set_tracing_state(None)
-    try:
-        yield
-    finally:
-        C._set_tracing_state(tracing)
 
 
 class Layout(NamedTuple):
@@ -36,7 +18,7 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, x: Any, input_size: int, batch_first: bool) -> "Layout":
         """The layout of an input, checked."""
-        with untraced():
+        with torch_internals.untraced():
             return cls._checked(x, input_size, batch_first)
 
     @classmethod
@@ -64,6 +46,12 @@ class Layout(NamedTuple):
         if not self.has_batch:
             return x.unsqueeze(1)
         return x.transpose(0, 1) if self.batch_first else x
+
+    def of_steps(self, mask: Any) -> Any:
+        """A mask of the steps, of the input's shape without the features. Anything odd passes, to be refused later."""
+        if not isinstance(mask, Tensor) or mask.dim() != 1 + self.has_batch:
+            return mask
+        return self.time_major(mask)
 
     def restored(self, x: Tensor) -> Tensor:
         if not self.has_batch:

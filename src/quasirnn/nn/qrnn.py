@@ -11,10 +11,11 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from quasirnn.nn.inference import fused_forward
 from quasirnn.nn.layer import LayerState, QRNNLayer, QRNNLayerOutput, same_type
-from quasirnn.nn.layout import Layout, State, untraced
-from quasirnn.ops import checks
-from quasirnn.ops.autograd import transforming
+from quasirnn.nn.layout import Layout, State
+from quasirnn.ops import checks, torch_internals
+from quasirnn.ops import starts as sequence_starts
 from quasirnn.ops.backends import callers_level
+from quasirnn.ops.dropout import dropout
 from quasirnn.ops.pooling import Lengths
 
 
@@ -40,10 +41,11 @@ class QRNN(nn.Module):
     Inputs: `input`, (T, B, D), or (B, T, D) with `batch_first`, or unbatched (T, D), or a `PackedSequence`;
         `hx`, optional, the pair (h, c) an earlier call returned, or an LSTM-shaped pair (h_0, c_0) whose c_0 has H
         columns and starts the cells; h_0 has no effect, as h is computed from c;
-        `lengths`, optional, each row's own length.
+        `lengths`, optional, each row's own length; `starts` or `cu_seqlens`, optional, several sequences in a row: see
+        `forward`.
     Outputs: `output`, (T, B, directions * H), zero past a row's length, in the form the input had;
         `(h_n, c_n)`: h_n is (num_layers * directions, B, H), the output at each row's own end; c_n has the cells in its
-        first H columns and behind them the last inputs of each layer's window, so that the pair, passed back whole,
+        first H columns and after them the last inputs of each layer's window, so that the pair, passed back whole,
         continues the sequence. Nothing is kept on the module.
 
     In eval mode a causal, one-directional QRNN gives the same output for a sequence cut anywhere. Otherwise a state
@@ -96,14 +98,14 @@ class QRNN(nn.Module):
         self.dropout = checks.probability("QRNN", "dropout", dropout)
         self.bidirectional = checks.switch("QRNN", "bidirectional", bidirectional)
         self.kernel_sizes = _per_layer(kernel_size, num_layers)
-        self.pooling = checks.pooling("QRNN", pooling)
+        self.pooling = checks.pooling("QRNN", pooling, checks.POOLINGS)
         self.zoneout = checks.probability("QRNN", "zoneout", zoneout)
         self.dense = checks.switch("QRNN", "dense", dense)
         self.causal = checks.switch("QRNN", "causal", causal)
         if proj_size != 0:
             raise ValueError(
                 f"QRNN: there is no projection, so proj_size must be 0, got {proj_size}. Put nn.Linear(hidden_size, "
-                "proj_size) behind the layer, or choose a smaller hidden_size."
+                "proj_size) after the layer, or choose a smaller hidden_size."
             )
         self.proj_size = 0
         if self.dropout > 0 and num_layers == 1:
@@ -147,7 +149,7 @@ class QRNN(nn.Module):
 
     @property
     def context_width(self) -> int:
-        """C: columns of c_n behind the cells, the widest layer's (k - 1) * D; 0 where no context applies."""
+        """C: columns of c_n after the cells, the widest layer's (k - 1) * D; 0 where no context applies."""
         return self._context_width or 0
 
     def reset_parameters(self) -> None:
@@ -159,7 +161,13 @@ class QRNN(nn.Module):
         """Does nothing; it is there because code written for `nn.LSTM` calls it."""
 
     def forward(
-        self, input: Tensor | PackedSequence, hx: State | None = None, *, lengths: Lengths = None
+        self,
+        input: Tensor | PackedSequence,
+        hx: State | None = None,
+        *,
+        lengths: Lengths = None,
+        starts: Tensor | None = None,
+        cu_seqlens: Tensor | Sequence[int] | None = None,
     ) -> tuple[Tensor | PackedSequence, State]:
         """Run the network over a batch of sequences; arguments and results as the class has them.
 
@@ -167,22 +175,34 @@ class QRNN(nn.Module):
             input: (T, B, D), or (B, T, D) with `batch_first`, or unbatched (T, D), or a `PackedSequence`.
             hx: the pair (h, c) that an earlier call returned; zeros and no inputs before the first if not given.
             lengths: each row's own length, B integers in 1..T.
+            starts: boolean, of the input's shape without its features: True where a new sequence starts inside a row.
+                Its cells start at zero and its window sees nothing of the sequence before, as in a call of its own:
+                packed documents, episodes, rows that are padded on the left. The returned state is the one at the
+                end of the row (of the backward direction, at its beginning).
+            cu_seqlens: for one row of N sequences after one another, (T, D) or a batch of one: where each begins, and
+                T, N + 1 integers. h_n and c_n are those of every sequence, as a batch of N.
         Returns:
             (output, (h_n, c_n)).
         """
-        fused = fused_forward(self, input, hx) if lengths is None else None
+        whole = lengths is None and starts is None and cu_seqlens is None
+        fused = fused_forward(self, input, hx) if whole else None
         if fused is not None:
             return fused
         if isinstance(input, PackedSequence):
-            if lengths is not None:
-                raise ValueError("QRNN: a PackedSequence carries its lengths; leave lengths= out.")
+            if not whole:
+                raise ValueError(
+                    "QRNN: a PackedSequence carries its lengths; leave lengths=, starts= and cu_seqlens= out."
+                )
             return self._forward_packed(input, hx)
         if isinstance(input, torch.fx.Proxy):
-            return self._as_leaf(input, (input, hx), {"lengths": lengths})
+            return self._as_leaf(input, (input, hx), {"lengths": lengths, "starts": starts, "cu_seqlens": cu_seqlens})
         layout = Layout.of(input, self.input_size, self.batch_first)
-        results, rows = self._run(layout.time_major(input), layout.batched(hx), lengths, self.training)
+        x, state = layout.time_major(input), layout.batched(hx)
+        rows = self._rows(x, lengths, layout.of_steps(starts), cu_seqlens, state)
+        results = self._run(x, state, rows, self.training)
         output = self._side_by_side([result.h for result in results[-self.num_directions :]])
-        return layout.restored(output), layout.unbatched_state(self._join_state(results, rows))
+        new_state = self._join_state(results, rows)
+        return layout.restored(output), new_state if cu_seqlens is not None else layout.unbatched_state(new_state)
 
     if TYPE_CHECKING:
 
@@ -190,12 +210,18 @@ class QRNN(nn.Module):
         def __call__(self, input: PackedSequence, hx: State | None = None) -> tuple[PackedSequence, State]: ...
         @overload
         def __call__(
-            self, input: Tensor, hx: State | None = None, *, lengths: Lengths = None
+            self,
+            input: Tensor,
+            hx: State | None = None,
+            *,
+            lengths: Lengths = None,
+            starts: Tensor | None = None,
+            cu_seqlens: Tensor | Sequence[int] | None = None,
         ) -> tuple[Tensor, State]: ...
-        def __call__(self, input: Any, hx: Any = None, *, lengths: Any = None) -> Any: ...
+        def __call__(self, input: Any, hx: Any = None, **options: Any) -> Any: ...
 
     def inspect(
-        self, input: Tensor, hx: State | None = None, *, lengths: Lengths = None
+        self, input: Tensor, hx: State | None = None, *, lengths: Lengths = None, starts: Tensor | None = None
     ) -> dict[str, dict[str, Tensor]]:
         """Gates, cells and outputs of every layer by name: as in eval mode, differentiable, the model unchanged.
 
@@ -211,7 +237,9 @@ class QRNN(nn.Module):
                 "QRNN: inspect takes a padded tensor and its lengths: input, lengths = pad_packed_sequence(input)?"
             )
         layout = Layout.of(input, self.input_size, self.batch_first)
-        results, _ = self._run(layout.time_major(input), layout.batched(hx), lengths, False, return_gates=True)
+        x, state = layout.time_major(input), layout.batched(hx)
+        rows = self._rows(x, lengths, layout.of_steps(starts))
+        results = self._run(x, state, rows, False, return_gates=True)
         by_name = {}
         for n, result in enumerate(results):
             assert result.gates is not None
@@ -220,15 +248,29 @@ class QRNN(nn.Module):
             by_name[name] = {key: layout.restored(value) for key, value in named.items() if value is not None}
         return by_name
 
-    def _run(
-        self, x: Tensor, state: State | None, lengths: Lengths, training: bool, *, return_gates: bool = False
-    ) -> tuple[list[QRNNLayerOutput], Tensor | None]:
-        """Every layer and direction in turn, time-major; their results, and the lengths as checked."""
-        with untraced():
+    def _rows(
+        self, x: Tensor, lengths: Lengths, starts: Tensor | None, cu_seqlens: Any = None, state: Any = None
+    ) -> checks.Rows:
+        """Where the sequences in the rows start and end, checked."""
+        with torch_internals.untraced():
             T, B, _ = x.shape
-            same_type("QRNN", "input", x, self._layers()[0].weight)
-            rows = checks.RowLengths(checks.lengths("QRNN", lengths, T, B, x.device))
-            has_context = self._check_state(state, B, x)
+            if cu_seqlens is None:
+                mask = sequence_starts.check("QRNN", starts, T, B, x.device)
+                return checks.Rows(checks.lengths("QRNN", lengths, T, B, x.device), mask)
+            if lengths is not None or starts is not None or state is not None:
+                raise ValueError("QRNN: cu_seqlens= says where sequences start and end; leave hx, lengths, starts out.")
+            if B != 1:
+                raise checks.ShapeError(f"QRNN: cu_seqlens= goes with one row, (T, D) or a batch of 1, got {B} rows.")
+            packed = sequence_starts.Packed("QRNN", cu_seqlens, T, x.device)
+            return checks.Rows(None, packed.starts, packed)
+
+    def _run(
+        self, x: Tensor, state: State | None, rows: checks.Rows, training: bool, *, return_gates: bool = False
+    ) -> list[QRNNLayerOutput]:
+        """Every layer and direction in turn, time-major."""
+        with torch_internals.untraced():
+            same_type("QRNN", "input", x, self._layers()[0].input_like)
+            has_context = self._check_state(state, x.shape[1], x)
         states = self._split_state(state, has_context)
         options: dict[str, Any] = {"return_gates": True, "training": False} if return_gates else {}
         results: list[QRNNLayerOutput] = []
@@ -238,10 +280,10 @@ class QRNN(nn.Module):
             if depth + 1 == self.num_layers:
                 break
             h = self._side_by_side([results[n].h for n in places])
-            if self.dropout > 0 and training:
-                h = functional.dropout(h, self.dropout)
-            x = torch.cat([x, h.to(x.dtype)], dim=-1) if self.dense else h
-        return results, rows.values
+            h = dropout(h, self.dropout, training)
+            # Under autocast the next layer would round x to the type of h anyway.
+            x = torch.cat([x.to(h.dtype), h], dim=-1) if self.dense else h
+        return results
 
     def _forward_packed(self, packed: PackedSequence, state: State | None) -> tuple[PackedSequence, State]:
         if packed.data.dim() != 2:
@@ -251,9 +293,11 @@ class QRNN(nn.Module):
         x, row_lengths = pad_packed_sequence(packed)
         # Rows are now in the order in which the caller has them, as are the states; only the packed output is sorted.
         layout = Layout.of(x, self.input_size, batch_first=False)
-        results, lengths = self._run(x, layout.batched(state), row_lengths, self.training)
+        rows = self._rows(x, row_lengths, None)
+        results = self._run(x, layout.batched(state), rows, self.training)
         output = self._side_by_side([result.h for result in results[-self.num_directions :]])
-        new_state = self._join_state(results, lengths)
+        new_state = self._join_state(results, rows)
+        lengths = rows.lengths
         assert lengths is not None
         if packed.sorted_indices is not None:
             output = output.index_select(1, packed.sorted_indices)
@@ -265,7 +309,7 @@ class QRNN(nn.Module):
         return directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
 
     def _check_state(self, state: State | None, B: int, x: Tensor) -> bool:
-        """Whether a state, checked, carries the convolution's context behind its cells."""
+        """Whether a state, checked, carries the convolution's context after its cells."""
         count, H, C = len(self.layers), self.hidden_size, self.context_width
         if state is None:
             return False
@@ -286,8 +330,8 @@ class QRNN(nn.Module):
             hint = f" The cells of another QRNN, without its last inputs, are c[..., :{H}]." if other else ""
             raise checks.ShapeError(f"QRNN: hx[1] must have shape {(count, B, H)}{also}, got {tuple(c.shape)}.{hint}")
         checks.shaped("QRNN", "hx[1]", c, sizes, c.shape, x)
-        # Values are looked at where they are at hand: not in a traced program, and no GPU is waited for.
-        readable = c.device.type == "cpu" and not torch.compiler.is_compiling() and not transforming()
+        # Values are checked only where that costs nothing: not in a traced program, and no GPU is synchronised.
+        readable = c.device.type == "cpu" and not torch.compiler.is_compiling() and not torch_internals.transforming()
         if has_context and readable:
             self._check_padding(c.detach())
         elif not has_context:
@@ -337,11 +381,14 @@ class QRNN(nn.Module):
             states.append(LayerState(c[n, :, :H], context))
         return states
 
-    def _join_state(self, results: list[QRNNLayerOutput], lengths: Tensor | None) -> State:
-        """(h_n, c_n) from each layer's result: outputs at each row's own end; cells and, behind them, last inputs."""
+    def _join_state(self, results: list[QRNNLayerOutput], rows: checks.Rows) -> State:
+        """(h_n, c_n) from each layer's result: outputs at each row's own end; cells and, after them, last inputs."""
         h_n, c_n = [], []
+        lengths = rows.lengths
         for layer, result in zip(self._layers(), results, strict=True):
-            if layer.reverse:
+            if rows.packed is not None:
+                h_n.append(result.h[rows.packed.ends(layer.reverse), 0])
+            elif layer.reverse:
                 h_n.append(result.h[0])
             elif lengths is None:
                 h_n.append(result.h[-1])

@@ -2,6 +2,7 @@
 
 from quasirnn.ops.layer import LayerGates, LayerOutput, LayerState, qrnn_layer
 from quasirnn.ops.pooling import f_pool, fo_pool, fused_pool, ifo_pool, linear_recurrence
+from quasirnn.ops.variants import register_pooling
 
 __all__ = [
     "LayerGates",
@@ -13,4 +14,5 @@ __all__ = [
     "ifo_pool",
     "linear_recurrence",
     "qrnn_layer",
+    "register_pooling",
 ]

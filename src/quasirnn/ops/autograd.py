@@ -11,20 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from quasirnn.ops import backends, plain, reference
+from quasirnn.ops import backends, plain, reference, torch_internals
 from quasirnn.ops.operators import SCHEMAS, library
+from quasirnn.ops.padding import without
 
 Maybe = Tensor | None
-
-
-is_tracing: Callable[[], bool] = torch._C._is_tracing
-
-
-def transforming() -> bool:
-    """Whether `torch.func`, `vmap` or forward-mode differentiation is at work."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 # The composition.
@@ -34,36 +26,46 @@ class _Recurrence(torch.autograd.Function):
     """h[t] = a[t] h[t-1] + b[t] in float32 or float64: by the operator, with derivatives made of itself."""
 
     @staticmethod
-    def forward(a: Tensor, b: Tensor, h0: Tensor, lengths: Maybe, reverse: bool) -> tuple[Tensor, Tensor]:
+    def forward(
+        a: Tensor, b: Tensor, h0: Tensor, lengths: Maybe, starts: Maybe, reverse: bool
+    ) -> tuple[Tensor, Tensor]:
         a, b, h0 = a.contiguous(), b.contiguous(), h0.contiguous()
-        with torch._C._AutoDispatchBelowAutograd():
-            return torch.ops.quasirnn.recurrence.default(a, b, h0, lengths, reverse)
+        with torch_internals.below_autograd():
+            output: tuple[Tensor, Tensor] = torch.ops.quasirnn.recurrence.default(a, b, h0, lengths, starts, reverse)
+        return output
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        a, _, h0, lengths, ctx.reverse = inputs
-        ctx.save_for_backward(a, h0, lengths, output[0])
-        ctx.save_for_forward(a, h0, lengths, output[0])
+        a, _, h0, lengths, starts, ctx.reverse = inputs
+        ctx.save_for_backward(a, h0, lengths, starts, output[0])
+        ctx.save_for_forward(a, h0, lengths, starts, output[0])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Maybe, ...]:
-        a, h0, lengths, h = ctx.saved_tensors
+        a, h0, lengths, starts, h = ctx.saved_tensors
         grad_h, grad_last = grads
-        D, grad_h0 = plain.adjoint(_recur, a, grad_h, grad_last, ctx.reverse, lengths)
-        return D * plain.step_before(h, h0, ctx.reverse, lengths), D, grad_h0, None, None
+        D, grad_h0 = plain.adjoint(_recur, a, grad_h, grad_last, ctx.reverse, lengths, starts)
+        return D * plain.step_before(h, h0, ctx.reverse, lengths, starts), D, grad_h0, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent_a: Maybe, tangent_b: Maybe, tangent_h0: Maybe, *_: None) -> tuple[Tensor, Tensor]:
-        a, h0, lengths, h = ctx.saved_tensors
+        a, h0, lengths, starts, h = ctx.saved_tensors
         entering = torch.zeros_like(h) if tangent_b is None else tangent_b
         if tangent_a is not None:
-            entering = entering + tangent_a * plain.step_before(h, h0, ctx.reverse, lengths)
+            entering = entering + tangent_a * plain.step_before(h, h0, ctx.reverse, lengths, starts)
         first = torch.zeros_like(h0) if tangent_h0 is None else tangent_h0
-        return _recur(a, entering, first, reverse=ctx.reverse, lengths=lengths)
+        return _recur(a, entering, first, reverse=ctx.reverse, lengths=lengths, starts=starts)
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], a: Tensor, b: Tensor, h0: Tensor, lengths: Maybe, reverse: bool
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        a: Tensor,
+        b: Tensor,
+        h0: Tensor,
+        lengths: Maybe,
+        starts: Maybe,
+        reverse: bool,
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
         """A batch dimension is more rows."""
         N = info.batch_size
@@ -74,21 +76,25 @@ class _Recurrence(torch.autograd.Function):
 
         a, b, h0 = (as_rows(x, dim, rows) for x, dim, rows in zip((a, b, h0), in_dims, (1, 1, 0), strict=False))
         lengths = None if lengths is None else as_rows(lengths, in_dims[3], 0).contiguous()
-        h, last = _recur(a, b, h0, reverse=reverse, lengths=lengths)
+        starts = None if starts is None else as_rows(starts, in_dims[4], 1).contiguous()
+        h, last = _recur(a, b, h0, reverse=reverse, lengths=lengths, starts=starts)
         return (h.unflatten(1, (N, -1)), last.unflatten(0, (N, -1))), (1, 0)
 
 
-def _recur(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool, lengths: Maybe) -> tuple[Tensor, Tensor]:
-    h, last = _Recurrence.apply(a, b, h0, lengths, reverse)
+def _recur(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool, lengths: Maybe, starts: Maybe) -> tuple[Tensor, Tensor]:
+    recurrence: Any = _Recurrence.apply
+    h, last = recurrence(a, b, h0, lengths, starts, reverse)
     return h, last
 
 
-def _composed_recurrence(a: Tensor, b: Tensor, h0: Maybe, lengths: Maybe, reverse: bool) -> tuple[Tensor, Tensor]:
+def _composed_recurrence(
+    a: Tensor, b: Tensor, h0: Maybe, lengths: Maybe, starts: Maybe, reverse: bool
+) -> tuple[Tensor, Tensor]:
     padding = plain.padding_of(a, lengths)
-    wide_a, wide_b = (plain.without(plain.wide(x), padding) for x in (a, b))
+    wide_a, wide_b = (without(plain.wide(x), padding) for x in (a, b))
     # Not `zeros_like(a[0])` with what vmap has: a state is needed that has everyone's batch dimension.
     first = torch.zeros_like(wide_a[0] * wide_b[0]) if h0 is None else h0
-    h, last = _recur(wide_a, wide_b, first, reverse=reverse, lengths=lengths)
+    h, last = _recur(wide_a, wide_b, first, reverse=reverse, lengths=lengths, starts=starts)
     return h.to(a.dtype), last
 
 
@@ -97,6 +103,7 @@ def _composed_pool(
     bias: Maybe,
     c0: Maybe,
     lengths: Maybe,
+    starts: Maybe,
     seed: Maybe,
     zoneout: float,
     num_gates: int,
@@ -105,16 +112,16 @@ def _composed_pool(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     padding = plain.padding_of(gates, lengths)
     activated = reference.activate(
-        plain.without(plain.wide(gates), padding),
+        without(plain.wide(gates), padding),
         plain.POOLINGS[num_gates],
         None if bias is None else plain.wide(bias),
         zoneout=0.0 if seed is None else zoneout,
         seed=seed,
     )
     z, f, *others = activated if seed is not None else reference.expected_zoneout(activated, zoneout)
-    c, last = _composed_recurrence(f, others[1] * z if num_gates == 4 else (1 - f) * z, c0, lengths, reverse)
+    c, last = _composed_recurrence(f, others[1] * z if num_gates == 4 else (1 - f) * z, c0, lengths, starts, reverse)
     h = c if num_gates == 2 else others[0] * c
-    kept = plain.without(torch.cat(activated, dim=-1), padding)
+    kept = without(torch.cat(activated, dim=-1), padding)
     return h.to(gates.dtype), last, c.to(gates.dtype), kept.to(gates.dtype)
 
 
@@ -125,6 +132,7 @@ def _composed_layer(
     context: Maybe,
     c0: Maybe,
     lengths: Maybe,
+    starts: Maybe,
     seed: Maybe,
     zoneout: float,
     num_gates: int,
@@ -139,8 +147,9 @@ def _composed_layer(
         look_ahead=look_ahead,
         reverse=reverse,
         lengths=lengths,
+        starts=starts,
     ).to(x.dtype)
-    return _composed_pool(gates, bias, c0, lengths, seed, zoneout, num_gates, reverse)
+    return _composed_pool(gates, bias, c0, lengths, starts, seed, zoneout, num_gates, reverse)
 
 
 def _replay(composed: Callable[..., Sequence[Tensor]], inputs: Sequence[Any], grads: Sequence[Maybe]) -> list[Maybe]:
@@ -171,7 +180,7 @@ def _replay(composed: Callable[..., Sequence[Tensor]], inputs: Sequence[Any], gr
 
 def _replaying() -> bool:
     """Inside a backward, gradients are recorded only for a double backward."""
-    return not torch.compiler.is_compiling() and (torch.is_grad_enabled() or transforming())
+    return not torch.compiler.is_compiling() and (torch.is_grad_enabled() or torch_internals.transforming())
 
 
 # One backward, by the kernels. `setup` and `backward` have the form that torch.library and autograd functions take.
@@ -209,58 +218,58 @@ def _save(ctx: Any, tensors: Sequence[Maybe], *settings: Any) -> None:
 
 
 def _recurrence_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    a, b, h0, lengths, reverse = inputs
-    _save(ctx, (a, b, h0, lengths, output[0]), reverse)
+    a, b, h0, lengths, starts, reverse = inputs
+    _save(ctx, (a, b, h0, lengths, starts, output[0]), reverse)
 
 
 def _recurrence_backward(ctx: Any, *grads: Maybe) -> tuple[Maybe, ...]:
-    a, b, h0, lengths, h = ctx.saved_tensors
+    a, b, h0, lengths, starts, h = ctx.saved_tensors
     (reverse,) = ctx.settings
     if _replaying():
-        return tuple(_replay(_composed_recurrence, (a, b, h0, lengths, reverse), grads))
+        return tuple(_replay(_composed_recurrence, (a, b, h0, lengths, starts, reverse), grads))
     grad_a, grad_b, grad_h0 = torch.ops.quasirnn.recurrence_backward.default(
-        *map(_contiguous, grads), a, h, h0, lengths, reverse
+        *map(_contiguous, grads), a, h, h0, lengths, starts, reverse
     )
-    return grad_a, grad_b, None if h0 is None else grad_h0, None, None
+    return grad_a, grad_b, None if h0 is None else grad_h0, None, None, None
 
 
 def _pool_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    gates, bias, c0, lengths, seed, *settings, _ = inputs
+    gates, bias, c0, lengths, starts, seed, *settings, _ = inputs
     h, _, c, activated = output
     # The gates themselves are needed by a double backward only; they are an input, so keeping them costs no copy.
     num_gates = settings[1]
-    _save(ctx, (gates, bias, c0, lengths, seed, h if num_gates == 2 else c, activated), *settings)
+    _save(ctx, (gates, bias, c0, lengths, starts, seed, h if num_gates == 2 else c, activated), *settings)
 
 
 def _pool_backward(ctx: Any, grad_h: Maybe, grad_c_last: Maybe, grad_c: Maybe, grad_kept: Maybe) -> tuple[Maybe, ...]:
     *tensors, c, activated = ctx.saved_tensors
-    _, bias, c0, lengths, seed = tensors
+    _, bias, c0, lengths, starts, seed = tensors
     zoneout, num_gates, reverse = ctx.settings
     grads = (grad_h, grad_c_last, None if num_gates == 2 else grad_c, grad_kept)
     if _replaying():
         return (*_replay(_composed_pool, (*tensors, *ctx.settings), grads), None)
-    kept = (_kept(activated), c, c0, lengths, _expected(zoneout, seed))
+    kept = (_kept(activated), c, c0, lengths, starts, _expected(zoneout, seed))
     grad_gates, grad_bias, grad_c0 = torch.ops.quasirnn.pool_backward.default(
         *map(_contiguous, grads), *kept, num_gates, reverse, _rows(bias)
     )
-    return grad_gates, None if bias is None else grad_bias.view_as(bias), None if c0 is None else grad_c0, *[None] * 6
+    return grad_gates, None if bias is None else grad_bias.view_as(bias), None if c0 is None else grad_c0, *[None] * 7
 
 
 def _layer_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, weight, bias, context, c0, lengths, seed, *settings, _ = inputs
+    x, weight, bias, context, c0, lengths, starts, seed, *settings, _ = inputs
     h, _, c, activated = output
     num_gates = settings[1]
-    _save(ctx, (x, weight, bias, context, c0, lengths, seed, h if num_gates == 2 else c, activated), *settings)
+    _save(ctx, (x, weight, bias, context, c0, lengths, starts, seed, h if num_gates == 2 else c, activated), *settings)
 
 
 def _layer_backward(ctx: Any, grad_h: Maybe, grad_c_last: Maybe, grad_c: Maybe, grad_kept: Maybe) -> tuple[Maybe, ...]:
     *tensors, c, activated = ctx.saved_tensors
-    x, weight, bias, context, c0, lengths, seed = tensors
+    x, weight, bias, context, c0, lengths, starts, seed = tensors
     zoneout, num_gates, look_ahead, reverse = ctx.settings
     grads = (grad_h, grad_c_last, None if num_gates == 2 else grad_c, grad_kept)
     if _replaying():
         return (*_replay(_composed_layer, (*tensors, *ctx.settings), grads), None)
-    kept = (_kept(activated), c, c0, lengths, _expected(zoneout, seed))
+    kept = (_kept(activated), c, c0, lengths, starts, _expected(zoneout, seed))
     need_x = ctx.needs_input_grad[0]
     grad_x, grad_weight, grad_bias, grad_context, grad_c0 = torch.ops.quasirnn.layer_backward.default(
         *map(_contiguous, grads), x, weight, context, *kept, num_gates, look_ahead, reverse, _rows(bias), need_x
@@ -271,7 +280,7 @@ def _layer_backward(ctx: Any, grad_h: Maybe, grad_c_last: Maybe, grad_c: Maybe, 
         None if bias is None else grad_bias.view_as(bias),
         None if context is None else grad_context,
         None if c0 is None else grad_c0,
-        *[None] * 7,
+        *[None] * 8,
     )
 
 
@@ -283,11 +292,11 @@ def _differentiable(
 ) -> Callable[..., tuple[Tensor, ...]]:
     """A function that calls the operator on the cheapest route on which its derivatives are right."""
     torch.library.register_autograd(f"quasirnn::{name}", backward, setup_context=setup, lib=library)
-    operator = getattr(torch.ops.quasirnn, name).default
+    operator: Callable[..., tuple[Tensor, ...]] = getattr(torch.ops.quasirnn, name).default
     has_keep = "bool keep" in SCHEMAS[name]
 
     def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        with torch._C._AutoDispatchBelowAutograd():
+        with torch_internals.below_autograd():
             return operator(*inputs)
 
     def forward_and_setup(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
@@ -302,15 +311,16 @@ def _differentiable(
         backends.warn_if_plain(inputs[0].device)
         needs_grad = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
         # torch.jit.trace looks at the program again without gradients, and both must be the same.
-        tracing = not torch.compiler.is_compiling() and is_tracing()
+        tracing = not torch.compiler.is_compiling() and torch_internals.is_tracing()
         if has_keep and (needs_grad or tracing):
             inputs = (*inputs[:-1], True)
         # A traced program holds the operator, which knows its own derivative, and no function of Python.
         if tracing or torch.compiler.is_compiling():
             return operator(*inputs)
-        if transforming():
+        if torch_internals.transforming():
             return composed(*inputs)
-        return function.apply(*inputs) if needs_grad else forward(*inputs)
+        run: Callable[..., tuple[Tensor, ...]] = function.apply if needs_grad else forward
+        return run(*inputs)
 
     return call
 

@@ -8,6 +8,7 @@ by the import of this package.
     QUASIRNN_KERNELS=FILE.so   load this build of the CPU kernels instead of the installed one
 """
 
+import ctypes
 import functools
 import importlib
 import importlib.util
@@ -23,31 +24,42 @@ import torch
 from quasirnn.ops import plain
 
 
-def _load(path: str | None) -> ModuleType:
-    if path is None:
-        return importlib.import_module("quasirnn._kernels")
-    spec = importlib.util.spec_from_file_location("quasirnn._kernels", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"QUASIRNN_KERNELS: {path} is not an extension module")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def library_path() -> str | None:
+    """The compiled library of the operators, None where it was not built.
+
+    `torch.ops.load_library` of it makes saved programs run without this package, in C++ too.
+    """
+    path = os.environ.get("QUASIRNN_KERNELS")
+    if path is not None:
+        return path
+    # It is no Python module, but lies where one of this name would.
+    spec = importlib.util.find_spec("quasirnn._kernels")
+    return None if spec is None else spec.origin
 
 
-def _load_kernels() -> tuple[ModuleType | None, str | None]:
+def _load_kernels() -> tuple[str | None, str | None]:
     """The CPU kernels, or None and the reason. Never raises: a missing kernel costs speed, not the import."""
-    wanted = os.environ.get("QUASIRNN_BACKEND", "")
-    if wanted == "plain":
+    if os.environ.get("QUASIRNN_BACKEND", "") == "plain":
         return None, "QUASIRNN_BACKEND=plain is set"
+    path = library_path()
+    if path is None:
+        return None, "they were left out of this installation (pip install . with a C++ compiler builds them)"
     try:
-        return _load(os.environ.get("QUASIRNN_KERNELS")), None
-    except ModuleNotFoundError:
-        return None, "they were not built (pip install --no-build-isolation with a C++ compiler builds them)"
-    except (ImportError, OSError, RuntimeError) as error:
+        torch.ops.load_library(path)
+    except (OSError, RuntimeError) as error:
         return None, f"they were built but do not load: {error}"
+    return path, None
 
 
 kernels, reason = _load_kernels()
+
+
+def _instruction_set() -> str | None:
+    if kernels is None:
+        return None
+    name = ctypes.CDLL(kernels).quasirnn_instruction_set
+    name.restype = ctypes.c_char_p
+    return str(name().decode())
 
 
 @functools.cache
@@ -121,7 +133,7 @@ def _on_cpu() -> dict[str, Any]:
     return {
         "backend": "plain" if kernels is None else "kernels",
         "reason": reason,
-        "instruction_set": None if kernels is None else kernels.instruction_set(),
+        "instruction_set": _instruction_set(),
     }
 
 

@@ -1,15 +1,19 @@
 """What a caller can get wrong, said in one sentence: who, what must hold, what came, what to do."""
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.fx.experimental import proxy_tensor
 
+from quasirnn.ops.starts import Packed
+
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-POOLINGS = ("f", "fo", "ifo")
+# The gates of every pooling: those that the kernels have, and registered ones (variants.py).
+POOLINGS = {"f": "zf", "fo": "zfo", "ifo": "zfoi"}
+FUSED = tuple(POOLINGS)
 
 
 class ShapeError(ValueError, RuntimeError):
@@ -20,10 +24,12 @@ class KindError(TypeError, ValueError):
     """A type that does not fit. `nn.LSTM` raises ValueError for some of these, TypeError for others."""
 
 
-class RowLengths(NamedTuple):
-    """Lengths that have been checked with the sequence they belong to: whoever receives them checks neither again."""
+class Rows(NamedTuple):
+    """Where sequences start and end, checked with their input: whoever receives it checks neither again."""
 
-    values: Tensor | None
+    lengths: Tensor | None
+    starts: Tensor | None = None
+    packed: Packed | None = None
 
 
 def kind(value: Any) -> str:
@@ -34,7 +40,17 @@ def kind(value: Any) -> str:
 def is_tensor(who: str, name: str, value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         raise TypeError(f"{who}: {name} must be a tensor, got {type(value).__name__}. torch.as_tensor({name})?")
-    return value
+    return strided(who, name, value)
+
+
+def strided(who: str, name: str, tensor: Tensor) -> Tensor:
+    """Not sparse, nested or oneDNN's own: kernels address memory by strides."""
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+        layout = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else tensor.layout
+        raise KindError(
+            f"{who}: {name} must be a strided tensor, got {str(layout).removeprefix('torch.')}. {name}.to_dense()?"
+        )
+    return tensor
 
 
 def is_float(who: str, name: str, value: Any) -> Tensor:
@@ -117,6 +133,7 @@ def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tenso
             raise TypeError(
                 f"{who}: lengths must be a tensor or a list of B integers, got {type(value).__name__}."
             ) from None
+    value = strided(who, "lengths", value)
     if value.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
         raise TypeError(f"{who}: lengths must be integers, got {_short(value.dtype)}. lengths.long()?")
     if value.is_meta and device.type != "meta":
@@ -135,16 +152,17 @@ def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tenso
             )
         if longest > T:
             raise ValueError(f"{who}: a length of {longest} is more than the T = {T} time steps there are.")
-    return value.to(device=device, dtype=torch.int64).contiguous()
+    checked: Tensor = value.to(device=device, dtype=torch.int64).contiguous()
+    return checked
 
 
 def probability(who: str, name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real | int | float):
         raise KindError(f"{who}: {name} must be a number in [0, 1], got {type(value).__name__}.")
-    value = float(value)
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{who}: {name} is a probability and must lie in [0, 1], got {value}.")
-    return value
+    number = float(value)
+    if not 0.0 <= number <= 1.0:
+        raise ValueError(f"{who}: {name} is a probability and must lie in [0, 1], got {number}.")
+    return number
 
 
 def switch(who: str, name: str, value: Any) -> bool:
@@ -153,10 +171,11 @@ def switch(who: str, name: str, value: Any) -> bool:
     return value
 
 
-def pooling(who: str, value: Any) -> str:
-    if value not in POOLINGS:
-        raise ValueError(f'{who}: pooling must be "f", "fo" or "ifo", got {value!r}.')
-    return str(value)
+def pooling(who: str, value: Any, names: Collection[str] = FUSED) -> str:
+    if not isinstance(value, str) or value not in names:
+        *first, last = (f'"{name}"' for name in names)
+        raise ValueError(f"{who}: pooling must be {', '.join(first)} or {last}, got {value!r}.")
+    return value
 
 
 def integer(who: str, name: str, value: Any) -> int:
@@ -166,10 +185,10 @@ def integer(who: str, name: str, value: Any) -> int:
 
 
 def at_least_one(who: str, name: str, value: Any) -> int:
-    value = integer(who, name, value)
-    if value < 1:
-        raise ValueError(f"{who}: {name} must be at least 1, got {value}.")
-    return value
+    number = integer(who, name, value)
+    if number < 1:
+        raise ValueError(f"{who}: {name} must be at least 1, got {number}.")
+    return number
 
 
 def _short(dtype: torch.dtype) -> str:

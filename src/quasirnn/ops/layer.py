@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 
 from quasirnn.ops import autograd, checks, plain, reference
+from quasirnn.ops import starts as sequence_starts
 from quasirnn.ops.context import last_inputs
 from quasirnn.ops.operators import state_type
+from quasirnn.ops.padding import without
 from quasirnn.ops.pooling import Lengths, checked_bias, zoneout_seed
 
 
@@ -49,6 +51,7 @@ def qrnn_layer(
     seed: Tensor | None = None,
     reverse: bool = False,
     lengths: Lengths = None,
+    starts: Tensor | None = None,
     return_gates: bool = False,
 ) -> LayerOutput:
     """Masked convolution and pooling in one operator (paper, eq. 1-6).
@@ -65,6 +68,7 @@ def qrnn_layer(
         c0: initial cells, (B, H).
         context: (B, k - 1, D); only for a causal layer that reads forwards.
         look_ahead: how many steps ahead of t the window reaches: 0 is the masked, causal convolution.
+        starts: boolean, (T, B), True where a new sequence starts inside a row: cells and window are cut there.
         zoneout, seed: as in `fused_pool`: a random mask with a seed, its expectation without.
         return_gates: also return all cells and the activated gates, differentiable.
     Returns:
@@ -87,7 +91,7 @@ def qrnn_layer(
         if reverse or look_ahead:
             raise ValueError(f"{who}: a context goes with a causal layer that reads forwards only.")
         context = checks.shaped(who, "context", context, "(B, k - 1, D)", (B, k - 1, D), x)
-    if _autocast_type(x) is None:
+    if autocast_type(x) is None:
         checks.same_kind(who, "weight", weight, "x", x)
     else:
         checks.same_device(who, "weight", weight, "x", x)
@@ -98,15 +102,30 @@ def qrnn_layer(
         checked_bias(who, bias, B, width, x),
         checks.initial_state(who, "c0", c0, B, width // num_gates, x),
         context=context,
-        context_size=0 if reverse or look_ahead else k - 1,
-        num_gates=num_gates,
-        look_ahead=look_ahead,
-        zoneout=checks.probability(who, "zoneout", zoneout),
+        rows=checks.Rows(
+            checks.lengths(who, lengths, T, B, x.device), sequence_starts.check(who, starts, T, B, x.device)
+        ),
         seed=zoneout_seed(who, zoneout, seed, x),
-        reverse=bool(reverse),
-        lengths=checks.lengths(who, lengths, T, B, x.device),
-        return_gates=return_gates,
+        options=LayerOptions(
+            num_gates=num_gates,
+            context_size=0 if reverse or look_ahead else k - 1,
+            look_ahead=look_ahead,
+            zoneout=checks.probability(who, "zoneout", zoneout),
+            reverse=bool(reverse),
+            return_gates=return_gates,
+        ),
     )
+
+
+class LayerOptions(NamedTuple):
+    """What a layer is told besides tensors."""
+
+    num_gates: int
+    context_size: int  # earlier inputs that the state carries
+    look_ahead: int
+    zoneout: float
+    reverse: bool
+    return_gates: bool
 
 
 def run_layer(
@@ -116,46 +135,65 @@ def run_layer(
     c0: Tensor | None,
     *,
     context: Tensor | None,
-    context_size: int,
-    num_gates: int,
-    look_ahead: int,
-    zoneout: float,
+    rows: checks.Rows,
     seed: Tensor | None,
-    reverse: bool,
-    lengths: Tensor | None,
-    return_gates: bool,
+    options: LayerOptions,
 ) -> LayerOutput:
     """`qrnn_layer` on arguments that have been checked."""
-    dtype = _autocast_type(x) or x.dtype
-    inputs = x
-    x, weight = x.to(dtype).contiguous(), weight.to(dtype).contiguous()
-    h, c_last, c, kept = autograd.layer(
-        x,
-        weight,
+    dtype = autocast_type(x) or x.dtype
+    outputs = autograd.layer(
+        x.to(dtype).contiguous(),
+        weight.to(dtype).contiguous(),
         None if bias is None else bias.to(dtype).contiguous(),
         None if context is None else context.to(dtype).contiguous(),
         None if c0 is None else c0.to(state_type(dtype)).contiguous(),
-        lengths,
+        rows.lengths,
+        rows.starts,
         seed,
-        zoneout,
-        num_gates,
-        look_ahead,
-        reverse,
-        return_gates,
+        options.zoneout,
+        options.num_gates,
+        options.look_ahead,
+        options.reverse,
+        options.return_gates or rows.packed is not None,
     )
-    state = LayerState(c_last, last_inputs(inputs, context, context_size, lengths))
-    if not return_gates:
+    return layer_output(outputs, x, context, rows, seed, options)
+
+
+def layer_output(
+    outputs: tuple[Tensor, ...],
+    x: Tensor,
+    context: Tensor | None,
+    rows: checks.Rows,
+    seed: Tensor | None,
+    options: LayerOptions,
+) -> LayerOutput:
+    """What a layer returns, from what its operator does."""
+    h, c_last, c, kept = outputs
+    c = h if options.num_gates == 2 else c
+    state = state_of(c_last, c, x, context, rows, options)
+    if not options.return_gates:
         return LayerOutput(h, state, None)
-    z, f, *others = kept.chunk(num_gates, dim=-1)
-    if zoneout > 0 and seed is None:
+    z, f, *others = kept.chunk(options.num_gates, dim=-1)
+    if options.zoneout > 0 and seed is None:
         # The operator keeps the gates before the expectation.
-        padding = plain.padding_of(kept, lengths)
-        z, f, *others = (plain.without(x, padding) for x in reference.expected_zoneout([z, f, *others], zoneout))
+        padding = plain.padding_of(kept, rows.lengths)
+        activated = reference.expected_zoneout([z, f, *others], options.zoneout)
+        z, f, *others = (without(gate, padding) for gate in activated)
     o, i = (*others, None, None)[:2]
-    return LayerOutput(h, state, LayerGates(z, f, o, i, h if num_gates == 2 else c))
+    return LayerOutput(h, state, LayerGates(z, f, o, i, c))
 
 
-def _autocast_type(x: Tensor) -> torch.dtype | None:
+def state_of(
+    c_last: Tensor, c: Tensor, x: Tensor, context: Tensor | None, rows: checks.Rows, options: LayerOptions
+) -> LayerState:
+    """The state of every row, or of every packed sequence."""
+    if rows.packed is None:
+        return LayerState(c_last, last_inputs(x, context, options.context_size, rows.lengths, rows.starts))
+    cells = c[rows.packed.ends(options.reverse), 0].to(c_last.dtype)
+    return LayerState(cells, rows.packed.last_inputs(x, options.context_size))
+
+
+def autocast_type(x: Tensor) -> torch.dtype | None:
     """Under autocast the operator's inputs are cast at its edge, as for a matrix multiplication; the state is not."""
     device = x.device.type
     if device == "meta" or x.dtype == torch.float64 or not torch.is_autocast_enabled(device):

@@ -1,4 +1,4 @@
-"""The operator contract in one place: schemas and shape functions. Derivatives are in autograd.py.
+"""The operator contract: what schemas.inc cannot say, and shape functions. Derivatives are in autograd.py.
 
 Three operators carry a gradient: `recurrence` (h[t] = a[t] h[t-1] + b[t]), `pool` (fused, from pre-activations) and
 `layer` (convolution and pooling). Each has a second operator that computes its gradient. `stack` has none: it runs all
@@ -8,42 +8,60 @@ Tensors are contiguous and time-major. `num_gates` names the pooling: 2 f, 3 fo,
 backward needs: the activated gates and, unless h is the cells itself, the cells. What was not asked for is empty.
 `zoneout` with a `seed` is a random mask, which the kept gates have in them; without a seed it is its expectation,
 f' = p + (1 - p) f and i' = (1 - p) i, and the kept gates are f and i. `c0` and `c_last` are float32 for 16-bit gates. A
-bias is (gates * H), or (B, gates * H).
+bias is (gates * H), or (B, gates * H). `starts`, (T, B), says where a new sequence starts inside a row.
 """
 
+import ast
+import functools
+import inspect
+from collections.abc import Callable
+from importlib import resources
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from quasirnn.ops import backends, plain
+from quasirnn.ops import backends, checks, plain
 
-library = torch.library.Library("quasirnn", "DEF")
+library = torch.library.Library("quasirnn", "FRAGMENT")
 
-SCHEMAS = {
-    "recurrence": "(Tensor a, Tensor b, Tensor? h0, Tensor? lengths, bool reverse) -> (Tensor h, Tensor h_last)",
-    "recurrence_backward": "(Tensor? grad_h, Tensor? grad_h_last, Tensor a, Tensor h, Tensor? h0, Tensor? lengths,"
-    " bool reverse) -> (Tensor grad_a, Tensor grad_b, Tensor grad_h0)",
-    "pool": "(Tensor gates, Tensor? bias, Tensor? c0, Tensor? lengths, Tensor? seed, float zoneout, int num_gates,"
-    " bool reverse, bool keep) -> (Tensor h, Tensor c_last, Tensor c, Tensor activated)",
-    "pool_backward": "(Tensor? grad_h, Tensor? grad_c_last, Tensor? grad_c, Tensor? grad_activated, Tensor activated,"
-    " Tensor c, Tensor? c0, Tensor? lengths, float zoneout, int num_gates, bool reverse, SymInt bias_rows)"
-    " -> (Tensor grad_gates, Tensor grad_bias, Tensor grad_c0)",
-    "layer": "(Tensor x, Tensor weight, Tensor? bias, Tensor? context, Tensor? c0, Tensor? lengths, Tensor? seed,"
-    " float zoneout, int num_gates, int look_ahead, bool reverse, bool keep)"
-    " -> (Tensor h, Tensor c_last, Tensor c, Tensor activated)",
-    "layer_backward": "(Tensor? grad_h, Tensor? grad_c_last, Tensor? grad_c, Tensor? grad_activated, Tensor x,"
-    " Tensor weight, Tensor? context, Tensor activated, Tensor c, Tensor? c0, Tensor? lengths, float zoneout,"
-    " int num_gates, int look_ahead, bool reverse, SymInt bias_rows, bool need_x)"
-    " -> (Tensor grad_x, Tensor grad_weight, Tensor grad_bias, Tensor grad_context, Tensor grad_c0)",
-    "stack": "(Tensor x, Tensor[] weights, Tensor[] biases, Tensor? state, float zoneout, int num_gates, bool dense)"
-    " -> (Tensor output, Tensor h_n, Tensor c_n)",
-}
+
+def _read_schemas() -> dict[str, str]:
+    """Operators by name. A list of string literals reads the same in C++, which includes it, and in Python."""
+    text = resources.files("quasirnn.ops").joinpath("schemas.inc").read_text(encoding="utf-8")
+    return {schema.partition("(")[0]: schema for schema in ast.literal_eval(f"[{text}]")}
+
+
+SCHEMAS = _read_schemas()
+
+
+def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """For those who call an operator directly: nonsense is a ValueError, not what arithmetic on it happens to raise."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        who, given = f"quasirnn::{name}", signature.bind(*args, **kwargs).arguments
+        for key, value in given.items():
+            for each in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(each, Tensor):
+                    checks.strided(who, key, each)
+        if given.get("num_gates", 2) not in plain.POOLINGS:
+            raise ValueError(f"{who}: num_gates must be 2 (f), 3 (fo) or 4 (ifo), got {given['num_gates']}.")
+        try:
+            return function(*args, **kwargs)
+        except (LookupError, ArithmeticError) as error:
+            raise ValueError(f"{who}: the arguments do not fit one another: {error}.") from error
+
+    return call
+
 
 for _name, _schema in SCHEMAS.items():
-    # A fixed list of tags: results depend on the arguments alone.
-    library.define(_name + _schema, tags=[torch.Tag.pt2_compliant_tag])
-    library.impl(_name, getattr(plain, _name), "CompositeExplicitAutograd")
+    # The compiled library has defined them, where there is one.
+    if not hasattr(torch.ops.quasirnn, _name):
+        library.define(_schema)
+    if hasattr(plain, _name):
+        library.impl(_name, _guarded(_name, getattr(plain, _name)), "CompositeExplicitAutograd")
 
 
 def state_type(dtype: torch.dtype) -> torch.dtype:
@@ -54,17 +72,21 @@ def state_type(dtype: torch.dtype) -> torch.dtype:
 # Shape functions.
 
 
+def _shapes(name: str) -> Callable[[Callable[..., Any]], Any]:
+    return lambda function: torch.library.register_fake(f"quasirnn::{name}", _guarded(name, function), lib=library)
+
+
 def _state(like: Tensor, B: int, H: int) -> Tensor:
     return like.new_empty(B, H, dtype=state_type(like.dtype))
 
 
-@torch.library.register_fake("quasirnn::recurrence", lib=library)
-def _(a, b, h0, lengths, reverse):
+@_shapes("recurrence")
+def _(a, b, h0, lengths, starts, reverse):
     return torch.empty_like(a), _state(a, a.shape[1], a.shape[2])
 
 
-@torch.library.register_fake("quasirnn::recurrence_backward", lib=library)
-def _(grad_h, grad_h_last, a, h, h0, lengths, reverse):
+@_shapes("recurrence_backward")
+def _(grad_h, grad_h_last, a, h, h0, lengths, starts, reverse):
     return torch.empty_like(a), torch.empty_like(a), _state(a, a.shape[1], a.shape[2])
 
 
@@ -74,26 +96,40 @@ def _pooled(like: Tensor, T: int, B: int, H: int, num_gates: int, keep: bool) ->
     return like.new_empty(T, B, H), _state(like, B, H), c, activated
 
 
-@torch.library.register_fake("quasirnn::pool", lib=library)
-def _(gates, bias, c0, lengths, seed, zoneout, num_gates, reverse, keep):
+@_shapes("pool")
+def _(gates, bias, c0, lengths, starts, seed, zoneout, num_gates, reverse, keep):
     T, B, W = gates.shape
     return _pooled(gates, T, B, W // num_gates, num_gates, keep)
 
 
-@torch.library.register_fake("quasirnn::pool_backward", lib=library)
-def _(grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, zoneout, num_gates, reverse, bias_rows):
+@_shapes("pool_backward")
+def _(
+    grad_h,
+    grad_c_last,
+    grad_c,
+    grad_activated,
+    activated,
+    c,
+    c0,
+    lengths,
+    starts,
+    zoneout,
+    num_gates,
+    reverse,
+    bias_rows,
+):
     _, B, W = activated.shape
     grad_bias = activated.new_empty(0) if bias_rows == 0 else activated.new_empty(bias_rows, W)
     return torch.empty_like(activated), grad_bias, _state(activated, B, W // num_gates)
 
 
-@torch.library.register_fake("quasirnn::layer", lib=library)
-def _(x, weight, bias, context, c0, lengths, seed, zoneout, num_gates, look_ahead, reverse, keep):
+@_shapes("layer")
+def _(x, weight, bias, context, c0, lengths, starts, seed, zoneout, num_gates, look_ahead, reverse, keep):
     T, B, _ = x.shape
     return _pooled(x, T, B, weight.shape[0] // num_gates, num_gates, keep)
 
 
-@torch.library.register_fake("quasirnn::layer_backward", lib=library)
+@_shapes("layer_backward")
 def _(
     grad_h,
     grad_c_last,
@@ -106,6 +142,7 @@ def _(
     c,
     c0,
     lengths,
+    starts,
     zoneout,
     num_gates,
     look_ahead,
@@ -123,7 +160,7 @@ def _(
     )
 
 
-@torch.library.register_fake("quasirnn::stack", lib=library)
+@_shapes("stack")
 def _(x, weights, biases, state, zoneout, num_gates, dense):
     T, B, _ = x.shape
     H = weights[0].shape[0] // num_gates

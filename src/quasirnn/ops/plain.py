@@ -11,6 +11,8 @@ from torch import Tensor
 
 from quasirnn.ops import reference
 from quasirnn.ops.context import last_inputs
+from quasirnn.ops.padding import without
+from quasirnn.ops.starts import after_first, cuts, outside_window
 
 # The number of gates names the pooling.
 POOLINGS = {2: "f", 3: "fo", 4: "ifo"}
@@ -28,24 +30,23 @@ def padding_of(x: Tensor, lengths: Tensor | None) -> Tensor | None:
     return (torch.arange(x.shape[0], device=x.device)[:, None] >= lengths)[:, :, None]
 
 
-def without(x: Tensor, padding: Tensor | None) -> Tensor:
-    """Zero in the padding, whatever it held: zero times NaN is NaN, so it must not even be multiplied."""
-    return x if padding is None else x.masked_fill(padding, 0)
-
-
 def _or_zeros(grad: Tensor | None, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if grad is None else wide(grad)
 
 
-def step_before(x: Tensor, first: Tensor, reverse: bool, lengths: Tensor | None) -> Tensor:
-    """x one step earlier in the order of reading; `first`, (B, H), where a row's first step is read."""
+def step_before(x: Tensor, first: Tensor, reverse: bool, lengths: Tensor | None, starts: Tensor | None) -> Tensor:
+    """x one step earlier in the order of reading; `first`, (B, H), where a row's first step is read.
+
+    Zero where a sequence starts inside the row.
+    """
+    cut = cuts(starts, reverse, lengths)
     if not reverse:
-        return torch.cat([first[None], x[:-1]])
+        return without(torch.cat([first[None], x[:-1]]), cut)
     before = torch.cat([x[1:], first[None]])
     if lengths is None:
-        return before
+        return without(before, cut)
     t = torch.arange(x.shape[0], device=x.device)[:, None]
-    return torch.where((t == lengths - 1)[:, :, None], first, before)
+    return without(torch.where((t == lengths - 1)[:, :, None], first, before), cut)
 
 
 def adjoint(
@@ -55,25 +56,29 @@ def adjoint(
     grad_last: Tensor,
     reverse: bool,
     lengths: Tensor | None,
+    starts: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """The whole gradient D of every h[t], and of h0, from the gradient that reaches each h[t] directly.
 
     Read the other way, the step that follows t multiplies what arrives; nothing follows the last.
     """
-    after = step_before(a, torch.ones_like(a[0]), not reverse, lengths)
-    D, _ = recur(after, grad, grad_last, reverse=not reverse, lengths=lengths)
+    starts_back = after_first(starts) if reverse else starts
+    after = step_before(a, torch.ones_like(a[0]), not reverse, lengths, starts_back)
+    D, _ = recur(after, grad, grad_last, reverse=not reverse, lengths=lengths, starts=starts_back)
     if not reverse:
-        return D, a[0] * D[0]
+        return D, without(a[0] * D[0], None if starts is None else starts[0][:, None])
     if lengths is None:
         return D, a[-1] * D[-1]
     first = lengths - 1, torch.arange(a.shape[1], device=a.device)
     return D, a[first] * D[first]
 
 
-def recurrence(a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
+def recurrence(
+    a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, starts: Tensor | None, reverse: bool
+) -> tuple[Tensor, Tensor]:
     padding = padding_of(a, lengths)
     aw, bw = without(wide(a), padding), without(wide(b), padding)
-    h, last = reference.linear_recurrence(aw, bw, h0, reverse=reverse, lengths=lengths)
+    h, last = reference.linear_recurrence(aw, bw, h0, reverse=reverse, lengths=lengths, starts=starts)
     return h.to(a.dtype), last.clone()
 
 
@@ -84,13 +89,15 @@ def recurrence_backward(
     h: Tensor,
     h0: Tensor | None,
     lengths: Tensor | None,
+    starts: Tensor | None,
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     padding = padding_of(a, lengths)
     aw, hw = without(wide(a), padding), wide(h)
     grad = without(_or_zeros(grad_h, hw), padding)
-    D, grad_h0 = adjoint(reference.linear_recurrence, aw, grad, _or_zeros(grad_h_last, hw[0]), reverse, lengths)
-    grad_a = D * step_before(hw, _or_zeros(h0, hw[0]), reverse, lengths)
+    grad_last = _or_zeros(grad_h_last, hw[0])
+    D, grad_h0 = adjoint(reference.linear_recurrence, aw, grad, grad_last, reverse, lengths, starts)
+    grad_a = D * step_before(hw, _or_zeros(h0, hw[0]), reverse, lengths, starts)
     return without(grad_a, padding).to(a.dtype), D.to(a.dtype, copy=True), grad_h0
 
 
@@ -99,6 +106,7 @@ def pool(
     bias: Tensor | None,
     c0: Tensor | None,
     lengths: Tensor | None,
+    starts: Tensor | None,
     seed: Tensor | None,
     zoneout: float,
     num_gates: int,
@@ -115,7 +123,7 @@ def pool(
     )
     z, f, *others = activated if seed is not None else reference.expected_zoneout(activated, zoneout)
     b = others[1] * z if num_gates == 4 else (1 - f) * z
-    c, last = reference.linear_recurrence(f, b, c0, reverse=reverse, lengths=lengths)
+    c, last = reference.linear_recurrence(f, b, c0, reverse=reverse, lengths=lengths, starts=starts)
     h = (c if num_gates == 2 else without(others[0], padding) * c).to(gates.dtype)
     nothing = gates.new_empty(0)
     if not keep:
@@ -133,6 +141,7 @@ def pool_backward(
     c: Tensor,
     c0: Tensor | None,
     lengths: Tensor | None,
+    starts: Tensor | None,
     zoneout: float,
     num_gates: int,
     reverse: bool,
@@ -146,8 +155,9 @@ def pool_backward(
     grad_c = without(_or_zeros(grad_c, cw), padding)
     direct = without(_or_zeros(grad_activated, wide(activated)), padding).chunk(num_gates, dim=-1)
     direct_c = grad_c + (grad_h if num_gates == 2 else grad_h * others[0])
-    D, grad_first = adjoint(reference.linear_recurrence, f, direct_c, _or_zeros(grad_c_last, cw[0]), reverse, lengths)
-    before = step_before(cw, _or_zeros(c0, cw[0]), reverse, lengths)
+    grad_last = _or_zeros(grad_c_last, cw[0])
+    D, grad_first = adjoint(reference.linear_recurrence, f, direct_c, grad_last, reverse, lengths, starts)
+    before = step_before(cw, _or_zeros(c0, cw[0]), reverse, lengths, starts)
     d_z, d_f = (D * others[1], D * before) if num_gates == 4 else (D * (1 - f), D * (before - z))
     # The expectation of zoneout scales what reaches f and i.
     grads = [(d_z + direct[0]) * (1 - z * z), ((1 - zoneout) * d_f + direct[1]) * kept[1] * (1 - kept[1])]
@@ -170,6 +180,7 @@ def layer(
     context: Tensor | None,
     c0: Tensor | None,
     lengths: Tensor | None,
+    starts: Tensor | None,
     seed: Tensor | None,
     zoneout: float,
     num_gates: int,
@@ -180,11 +191,15 @@ def layer(
     T, k = x.shape[0], weight.shape[1]
     padded = _as_read(x, context, k - 1 - look_ahead, look_ahead, reverse, lengths)
     # Products are made apart and then added: a product that starts from a sum (addmm) rounds it at every step.
-    gates = padded[:T] @ weight[:, 0].T
+    outside = outside_window(reference.turned(starts, lengths) if reverse else starts, k, look_ahead)
+    gates = without(padded[:T], outside[0]) @ weight[:, 0].T
     for j in range(1, k):
-        gates += padded[j : j + T] @ weight[:, j].T
+        gates += without(padded[j : j + T], outside[j]) @ weight[:, j].T
     gates = reference.flip(gates, lengths) if reverse else gates
-    return torch.ops.quasirnn.pool(gates, bias, c0, lengths, seed, zoneout, num_gates, reverse, keep)
+    outputs: tuple[Tensor, Tensor, Tensor, Tensor] = torch.ops.quasirnn.pool(
+        gates, bias, c0, lengths, starts, seed, zoneout, num_gates, reverse, keep
+    )
+    return outputs
 
 
 def _as_read(
@@ -196,6 +211,16 @@ def _as_read(
     _, B, D = x.shape
     first = x.new_zeros(before, B, D) if context is None else context.transpose(0, 1)
     return torch.cat([first, x, x.new_zeros(after, B, D)])
+
+
+def _sum_of_products(rows: Tensor, columns: Tensor) -> Tensor:
+    """rows^T columns. On the CPU block by block, as the kernels do: for narrow matrices some of MKL's routines add up
+    thousands of rows in one straight line, with up to 17 times the rounding error."""
+    blocks = rows.device.type == "cpu" and rows.dtype in (torch.float32, torch.float64)
+    size = 512 if blocks else max(1, rows.shape[0])
+    first, *others = (a.T @ b for a, b in zip(rows.split(size), columns.split(size), strict=True))
+    total: Tensor = sum(others, first)
+    return total
 
 
 def layer_backward(
@@ -210,6 +235,7 @@ def layer_backward(
     c: Tensor,
     c0: Tensor | None,
     lengths: Tensor | None,
+    starts: Tensor | None,
     zoneout: float,
     num_gates: int,
     look_ahead: int,
@@ -217,17 +243,20 @@ def layer_backward(
     bias_rows: int,
     need_x: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    kept = (activated, c, c0, lengths, starts, zoneout, num_gates, reverse, bias_rows)
     grad_gates, grad_bias, grad_c0 = torch.ops.quasirnn.pool_backward(
-        grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, zoneout, num_gates, reverse, bias_rows
+        grad_h, grad_c_last, grad_c, grad_activated, *kept
     )
     T, k = x.shape[0], weight.shape[1]
     before = k - 1 - look_ahead
     padded = _as_read(x, context, before, look_ahead, reverse, lengths)
     rows = (reference.flip(grad_gates, lengths) if reverse else grad_gates).flatten(0, 1)
-    grad_weight = torch.stack([rows.T @ padded[j : j + T].flatten(0, 1) for j in range(k)], dim=1)
+    outside = outside_window(reference.turned(starts, lengths) if reverse else starts, k, look_ahead)
+    columns = [without(padded[j : j + T], outside[j]) for j in range(k)]
+    grad_weight = torch.stack([_sum_of_products(rows, column.flatten(0, 1)) for column in columns], dim=1)
     grad_padded = torch.zeros_like(padded)
     for j in range(k):
-        grad_padded[j : j + T] += (rows @ weight[:, j]).view_as(x)
+        grad_padded[j : j + T] += without((rows @ weight[:, j]).view_as(x), outside[j])
     grad_context = x.new_empty(0) if context is None else grad_padded[:before].transpose(0, 1).contiguous()
     if not need_x:
         return x.new_empty(0), grad_weight, grad_bias, grad_context, grad_c0
@@ -245,6 +274,25 @@ def stack(
     num_gates: int,
     dense: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    def layer(x: Tensor, n: int, bias: Tensor | None, context: Tensor, c0: Tensor | None) -> tuple[Tensor, ...]:
+        outputs: tuple[Tensor, ...] = torch.ops.quasirnn.layer(
+            x, weights[n], bias, context, c0, None, None, None, zoneout, num_gates, 0, False, False
+        )
+        return outputs
+
+    return stack_of(layer, x, weights, biases, state, num_gates, dense)
+
+
+def stack_of(
+    layer: Callable[..., tuple[Tensor, ...]],
+    x: Tensor,
+    weights: list[Tensor],
+    biases: list[Tensor],
+    state: Tensor | None,
+    num_gates: int,
+    dense: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Layers on top of one another; layer(x, n, bias, context, c0) runs the n-th."""
     B, H = x.shape[1], weights[0].shape[0] // num_gates
     width = H + max((w.shape[1] - 1) * w.shape[2] for w in weights)
     h_n, c_n = [], []
@@ -256,10 +304,7 @@ def stack(
                 raise RuntimeError(f"quasirnn: the state of another network: layer {n} has {(k - 1) * D} inputs")
             c0 = state[n, :, :H].contiguous()
             context = state[n, :, H : H + (k - 1) * D].reshape(B, k - 1, D).to(x.dtype).contiguous()
-        bias = biases[n] if biases else None
-        h, c, _, _ = torch.ops.quasirnn.layer(
-            x.contiguous(), weight, bias, context, c0, None, None, zoneout, num_gates, 0, False, False
-        )
+        h, c, _, _ = layer(x.contiguous(), n, biases[n] if biases else None, context, c0)
         h_n.append(h[-1])
         after = last_inputs(x, context, k - 1, None)
         c = c if after is None else torch.cat([c, after.flatten(1).to(c.dtype)], dim=1)

@@ -2,7 +2,8 @@
 
 Everything is time-major, (T, B, H). `reverse=True` reads each row from its end to its beginning. `lengths` gives each
 row's own length: outputs past it are zero and the last state is taken at the row's own end; what the padding holds is
-never read. 16-bit gates run with a float32 state, which is also what `c_last` comes back as.
+never read. `starts`, a boolean (T, B), is True where a new sequence starts inside a row: the state is zero before it.
+16-bit gates run with a float32 state, which is also what `c_last` comes back as.
 """
 
 from collections.abc import Sequence
@@ -11,13 +12,21 @@ import torch
 from torch import Tensor
 
 from quasirnn.ops import autograd, checks
-from quasirnn.ops.plain import padding_of, wide, without
+from quasirnn.ops import starts as sequence_starts
+from quasirnn.ops.padding import without
+from quasirnn.ops.plain import padding_of, wide
 
 Lengths = Tensor | Sequence[int] | None
 
 
 def f_pool(
-    z: Tensor, f: Tensor, c0: Tensor | None = None, *, reverse: bool = False, lengths: Lengths = None
+    z: Tensor,
+    f: Tensor,
+    c0: Tensor | None = None,
+    *,
+    reverse: bool = False,
+    lengths: Lengths = None,
+    starts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Gated running average, "dynamic average pooling" (paper, eq. 3).
 
@@ -37,11 +46,18 @@ def f_pool(
     >>> h.flatten().tolist()  # half of the first candidate, then kept
     [0.5, 0.5]
     """
-    return _pool("f_pool", {"z": z, "f": f}, c0, reverse, lengths)
+    return _pool("f_pool", {"z": z, "f": f}, c0, reverse, lengths, starts)
 
 
 def fo_pool(
-    z: Tensor, f: Tensor, o: Tensor, c0: Tensor | None = None, *, reverse: bool = False, lengths: Lengths = None
+    z: Tensor,
+    f: Tensor,
+    o: Tensor,
+    c0: Tensor | None = None,
+    *,
+    reverse: bool = False,
+    lengths: Lengths = None,
+    starts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Gated running average followed by an output gate (paper, eq. 4).
 
@@ -51,7 +67,7 @@ def fo_pool(
     f = 1 keeps the old state, f = 0 replaces it. Arguments as in `f_pool`; o is the output gate, (T, B, H).
     Returns h and the last cells c, before the output gate.
     """
-    return _pool("fo_pool", {"z": z, "f": f, "o": o}, c0, reverse, lengths)
+    return _pool("fo_pool", {"z": z, "f": f, "o": o}, c0, reverse, lengths, starts)
 
 
 def ifo_pool(
@@ -63,6 +79,7 @@ def ifo_pool(
     *,
     reverse: bool = False,
     lengths: Lengths = None,
+    starts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Independent input and forget gates, then an output gate (paper, eq. 5).
 
@@ -72,11 +89,17 @@ def ifo_pool(
     f = 1 keeps the old state and i = 1 adds the whole candidate, so that cells can grow beyond [-1, 1].
     Arguments as in `fo_pool`; i is the input gate, (T, B, H). Returns h and the last cells.
     """
-    return _pool("ifo_pool", {"z": z, "f": f, "o": o, "i": i}, c0, reverse, lengths)
+    return _pool("ifo_pool", {"z": z, "f": f, "o": o, "i": i}, c0, reverse, lengths, starts)
 
 
 def linear_recurrence(
-    a: Tensor, b: Tensor, h0: Tensor | None = None, *, reverse: bool = False, lengths: Lengths = None
+    a: Tensor,
+    b: Tensor,
+    h0: Tensor | None = None,
+    *,
+    reverse: bool = False,
+    lengths: Lengths = None,
+    starts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The recurrence under every pooling: h[t] = a[t] * h[t-1] + b[t].
 
@@ -91,8 +114,8 @@ def linear_recurrence(
     >>> linear_recurrence(ones, ones)[0].flatten().tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
-    h0, lengths = _check("linear_recurrence", {"b": b, "a": a}, "h0", h0, lengths)
-    h, last = autograd.recurrence(a.contiguous(), b.contiguous(), h0, lengths, bool(reverse))
+    h0, lengths, starts = _check("linear_recurrence", {"b": b, "a": a}, "h0", h0, lengths, starts)
+    h, last = autograd.recurrence(a.contiguous(), b.contiguous(), h0, lengths, starts, bool(reverse))
     return h, last
 
 
@@ -106,6 +129,7 @@ def fused_pool(
     seed: Tensor | None = None,
     reverse: bool = False,
     lengths: Lengths = None,
+    starts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Bias, non-linearity, zoneout, recurrence and output gate in one pass (paper, eq. 1 and 3-6).
 
@@ -136,6 +160,7 @@ def fused_pool(
         checked_bias(who, bias, B, width, gates),
         c0,
         checks.lengths(who, lengths, T, B, gates.device),
+        sequence_starts.check(who, starts, T, B, gates.device),
         zoneout_seed(who, checks.probability(who, "zoneout", zoneout), seed, gates),
         float(zoneout),
         num_gates,
@@ -171,26 +196,31 @@ def zoneout_seed(who: str, zoneout: float, seed: Tensor | None, beside: Tensor) 
 
 
 def _pool(
-    who: str, gates: dict[str, Tensor], c0: Tensor | None, reverse: bool, lengths: Lengths
+    who: str, gates: dict[str, Tensor], c0: Tensor | None, reverse: bool, lengths: Lengths, starts: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Pooling on activated gates: c[t] = f[t] c[t-1] + b[t] with b = (1 - f) z or i z, then the output gate.
 
     16-bit gates are multiplied in float32, as the state is.
     """
-    c0, lengths = _check(who, gates, "c0", c0, lengths)
+    c0, lengths, starts = _check(who, gates, "c0", c0, lengths, starts)
     dtype = gates["z"].dtype
     padding = padding_of(gates["z"], lengths)
     gates = {name: without(wide(gate), padding) for name, gate in gates.items()}
     z, f = gates["z"], gates["f"]
     b = gates["i"] * z if "i" in gates else (1 - f) * z
-    c, last = autograd.recurrence(f.contiguous(), b.contiguous(), c0, lengths, bool(reverse))
+    c, last = autograd.recurrence(f.contiguous(), b.contiguous(), c0, lengths, starts, bool(reverse))
     return (gates["o"] * c if "o" in gates else c).to(dtype), last
 
 
 def _check(
-    who: str, gates: dict[str, Tensor], state_name: str, state: Tensor | None, lengths: Lengths
-) -> tuple[Tensor | None, Tensor | None]:
-    """The initial state and the lengths, checked, as the gates are."""
+    who: str,
+    gates: dict[str, Tensor],
+    state_name: str,
+    state: Tensor | None,
+    lengths: Lengths,
+    starts: Tensor | None,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The initial state, the lengths and the starts, checked, as the gates are."""
     (first, z), *others = gates.items()
     z = checks.sequence(who, first, z)
     for name, gate in others:
@@ -198,4 +228,8 @@ def _check(
     T, B, H = z.shape
     if H == 0:
         raise ValueError(f"{who}: {first} has no channels, shape {tuple(z.shape)}; H must be at least 1.")
-    return checks.initial_state(who, state_name, state, B, H, z), checks.lengths(who, lengths, T, B, z.device)
+    return (
+        checks.initial_state(who, state_name, state, B, H, z),
+        checks.lengths(who, lengths, T, B, z.device),
+        sequence_starts.check(who, starts, T, B, z.device),
+    )

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from quasirnn.ops.padding import without
+from quasirnn.ops.starts import cuts, outside_window
 from quasirnn.ops.zoneout import zoned_channels
 
 Maybe = Tensor | None
@@ -23,17 +25,24 @@ def flip(x: Tensor, lengths: Tensor | None) -> Tensor:
     return x[source, torch.arange(x.shape[1], device=x.device)]
 
 
+def turned(starts: Maybe, lengths: Maybe) -> Maybe:
+    """Where sequences start in the order in which the reversed row is read."""
+    first_read = cuts(starts, True, lengths)
+    return None if first_read is None else flip(first_read[:, :, 0], lengths)
+
+
 def linear_recurrence(
-    a: Tensor, b: Tensor, h0: Maybe = None, *, reverse: bool = False, lengths: Maybe = None
+    a: Tensor, b: Tensor, h0: Maybe = None, *, reverse: bool = False, lengths: Maybe = None, starts: Maybe = None
 ) -> tuple[Tensor, Tensor]:
-    """h[t] = a[t] * h[t-1] + b[t]; past a row's length h is zero. Returns every h and the last one of each row."""
+    """h[t] = a[t] * h[t-1] + b[t], where a sequence starts b[t]; past a row's length zero. Also each row's last h."""
     if reverse:
-        h, last = linear_recurrence(flip(a, lengths), flip(b, lengths), h0, lengths=lengths)
+        starts = turned(starts, lengths)
+        h, last = linear_recurrence(flip(a, lengths), flip(b, lengths), h0, lengths=lengths, starts=starts)
         return flip(h, lengths), last
     state = torch.zeros_like(b[0]) if h0 is None else h0
     steps = []
     for t in range(a.shape[0]):
-        new = a[t] * state + b[t]
+        new = a[t] * (state if starts is None else without(state, starts[t][:, None])) + b[t]
         alive = torch.ones_like(new, dtype=torch.bool) if lengths is None else (t < lengths)[:, None].expand_as(new)
         state = torch.where(alive, new, state)
         steps.append(torch.where(alive, new, torch.zeros_like(new)))
@@ -41,25 +50,40 @@ def linear_recurrence(
 
 
 def f_pool(
-    z: Tensor, f: Tensor, c0: Maybe = None, *, reverse: bool = False, lengths: Maybe = None
+    z: Tensor, f: Tensor, c0: Maybe = None, *, reverse: bool = False, lengths: Maybe = None, starts: Maybe = None
 ) -> tuple[Tensor, Tensor]:
     """Eq. 3: h[t] = f[t] * h[t-1] + (1 - f[t]) * z[t]."""
-    return linear_recurrence(f, (1 - f) * z, c0, reverse=reverse, lengths=lengths)
+    return linear_recurrence(f, (1 - f) * z, c0, reverse=reverse, lengths=lengths, starts=starts)
 
 
 def fo_pool(
-    z: Tensor, f: Tensor, o: Tensor, c0: Maybe = None, *, reverse: bool = False, lengths: Maybe = None
+    z: Tensor,
+    f: Tensor,
+    o: Tensor,
+    c0: Maybe = None,
+    *,
+    reverse: bool = False,
+    lengths: Maybe = None,
+    starts: Maybe = None,
 ) -> tuple[Tensor, Tensor]:
     """Eq. 4: c as in eq. 3, h[t] = o[t] * c[t]."""
-    c, last = f_pool(z, f, c0, reverse=reverse, lengths=lengths)
+    c, last = f_pool(z, f, c0, reverse=reverse, lengths=lengths, starts=starts)
     return o * c, last
 
 
 def ifo_pool(
-    z: Tensor, f: Tensor, o: Tensor, i: Tensor, c0: Maybe = None, *, reverse: bool = False, lengths: Maybe = None
+    z: Tensor,
+    f: Tensor,
+    o: Tensor,
+    i: Tensor,
+    c0: Maybe = None,
+    *,
+    reverse: bool = False,
+    lengths: Maybe = None,
+    starts: Maybe = None,
 ) -> tuple[Tensor, Tensor]:
     """Eq. 5: c[t] = f[t] * c[t-1] + i[t] * z[t], h[t] = o[t] * c[t]."""
-    c, last = linear_recurrence(f, i * z, c0, reverse=reverse, lengths=lengths)
+    c, last = linear_recurrence(f, i * z, c0, reverse=reverse, lengths=lengths, starts=starts)
     return o * c, last
 
 
@@ -71,21 +95,26 @@ def convolve(
     look_ahead: int = 0,
     reverse: bool = False,
     lengths: Maybe = None,
+    starts: Maybe = None,
 ) -> Tensor:
-    """Eq. 1 before the non-linearity: sum over j of weight[:, j] x[t + j - (k - 1 - look_ahead)], zero outside a row.
+    """Eq. 1 before the non-linearity: sum over j of weight[:, j] x[t + j - (k - 1 - look_ahead)].
+
+    Zero outside a row, and outside the step's own sequence where several share a row.
 
     `weight` is (gates * H, k, D), oldest input first; `context` (B, k - 1, D) stands before the first step.
     """
     if reverse:
-        turned = convolve(flip(x, lengths), weight, context, look_ahead=look_ahead, lengths=lengths)
-        return flip(turned, lengths)
+        starts = turned(starts, lengths)
+        backwards = convolve(flip(x, lengths), weight, context, look_ahead=look_ahead, lengths=lengths, starts=starts)
+        return flip(backwards, lengths)
     T, B, D = x.shape
     k = weight.shape[1]
     if lengths is not None:
         x = torch.where((torch.arange(T, device=x.device)[:, None] < lengths)[:, :, None], x, torch.zeros_like(x))
     before = x.new_zeros(k - 1 - look_ahead, B, D) if context is None else context.transpose(0, 1)
     padded = torch.cat([before, x, x.new_zeros(look_ahead, B, D)])
-    columns = [padded[j : j + T] @ weight[:, j].T for j in range(k)]
+    outside = outside_window(starts, k, look_ahead)
+    columns = [without(padded[j : j + T], outside[j]) @ weight[:, j].T for j in range(k)]
     return sum(columns[1:], columns[0])
 
 
@@ -132,8 +161,9 @@ def pool(
     seed: Maybe = None,
     reverse: bool = False,
     lengths: Maybe = None,
+    starts: Maybe = None,
 ) -> tuple[Tensor, Tensor]:
     """From pre-activations to (h, last cells): `activate`, then the pooling of that name."""
     pools: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {"f": f_pool, "fo": fo_pool, "ifo": ifo_pool}
     activated = activate(gates, pooling, bias, zoneout=zoneout, seed=seed)
-    return pools[pooling](*activated, c0, reverse=reverse, lengths=lengths)
+    return pools[pooling](*activated, c0, reverse=reverse, lengths=lengths, starts=starts)

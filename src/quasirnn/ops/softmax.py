@@ -8,14 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from quasirnn.ops.operators import state_type
+from quasirnn.ops.operators import library, state_type
 
 # The target of a row that does not count, as in torch's cross_entropy.
 IGNORED = -100
-
-_library = torch.library.Library("quasirnn", "FRAGMENT")
-# The logits are overwritten: that is the point, as they are the largest thing in a language model.
-_library.define("softmax_loss(Tensor(a!) logits, Tensor bias, Tensor targets) -> (Tensor losses, Tensor grad_bias)")
 
 
 def softmax_loss_(logits: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -26,11 +22,18 @@ def softmax_loss_(logits: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor
         bias: (V,), float32, or float64 for float64 logits.
         targets: (N,), int64; rows with -100 have no loss and no gradient.
 
+    The logits are overwritten: that is the point, as they are the largest thing in a language model.
+
     Returns:
         The losses, (N,), and the gradient of the bias, (V,), both of the bias' type.
     """
     losses, grad_bias = torch.ops.quasirnn.softmax_loss(logits, bias, targets)
     return losses, grad_bias
+
+
+def accumulate_(total: Tensor, part: Tensor) -> None:
+    """total += part, where the part may have half the bits: in one visit, which torch needs two for."""
+    torch.ops.quasirnn.accumulate(total, part.contiguous())
 
 
 def _plain(logits: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -44,10 +47,10 @@ def _plain(logits: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tenso
     return losses, grad.sum(0)
 
 
-@torch.library.register_fake("quasirnn::softmax_loss", lib=_library)
 def _shapes(logits: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     dtype = state_type(logits.dtype)
     return logits.new_empty(logits.shape[0], dtype=dtype), logits.new_empty(logits.shape[1], dtype=dtype)
 
 
-_library.impl("softmax_loss", _plain, "CompositeExplicitAutograd")
+torch.library.register_fake("quasirnn::softmax_loss", _shapes, lib=library)
+library.impl("softmax_loss", _plain, "CompositeExplicitAutograd")

@@ -10,7 +10,7 @@ interpreter holds on a card too, up to fused multiply-adds.
 This module imports triton; `backends` decides whether to import this module.
 """
 
-# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 # A kernel's arguments are pointers and numbers in a language of their own, which mypy does not read.
 
 from typing import Any, NamedTuple
@@ -128,6 +128,16 @@ def _place(lengths, T, H, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def _kept(starts, t, b, B, length, REVERSE: tl.constexpr):
+    """Whether the step that is read before t belongs to the same sequence."""
+    if REVERSE:
+        kept = tl.load(starts + (t + 1) * B + b, mask=t + 1 < length, other=0) == 0
+    else:
+        kept = tl.load(starts + t * B + b) == 0
+    return kept
+
+
+@triton.jit
 def _load(pointer, at, inside, dtype: tl.constexpr):
     """The numbers there, widened; zeros where there is no pointer."""
     if pointer is None:
@@ -147,6 +157,7 @@ def _pool(
     bias,
     c0,
     lengths,
+    starts,
     seed,
     h,
     c_last,
@@ -196,6 +207,8 @@ def _pool(
                 tl.store(activated + gate + 2 * H, o, inside)
             if NUM_GATES > 3:
                 tl.store(activated + gate + 3 * H, i, inside)
+        if starts is not None:
+            state = tl.where(_kept(starts, t, b, B, length, REVERSE), state, 0.0)
         # What was kept is before the expectation of zoneout; p = 0 and 1 - p = 1 change no bit.
         state = (p + (1.0 - p) * f) * state + (1.0 - p) * i * z
         if c is not None:
@@ -224,6 +237,7 @@ def _pool_backward(
     c,
     c0,
     lengths,
+    starts,
     grad_gates,
     grad_bias,
     grad_c0,
@@ -260,6 +274,10 @@ def _pool_backward(
         d_h = _load(grad_h, cell, inside, dtype)
         d_c = carry + _load(grad_c, cell, inside, dtype)
         c_before = tl.where(step > 0, _load(c, before * H + j, inside & (step > 0), dtype), first)
+        cells_before = c_before
+        if starts is not None:
+            kept = _kept(starts, t, b, B, length, REVERSE)
+            c_before = tl.where(kept, c_before, 0.0)
         if NUM_GATES > 2:
             o = _load(activated, gate + 2 * H, inside, dtype)
             d_c += d_h * o
@@ -285,7 +303,9 @@ def _pool_backward(
         tl.store(grad_gates + gate + H, d_f, inside)
         sum_z, lost_z = _add(sum_z, lost_z, d_z)
         sum_f, lost_f = _add(sum_f, lost_f, d_f)
-        carry, cells = d_c * f, c_before
+        carry, cells = d_c * f, cells_before
+        if starts is not None:
+            carry = tl.where(kept, carry, 0.0)
     tl.store(grad_c0 + b * H + j, carry, inside)
     if grad_bias is not None:
         gate = b * (NUM_GATES * H) + j
@@ -305,6 +325,7 @@ def _recurrence(
     b,
     h0,
     lengths,
+    starts,
     h,
     h_last,
     T: tl.int64,
@@ -319,6 +340,8 @@ def _recurrence(
     for step in tl.range(0, length, num_stages=STAGES):
         t = length - 1 - step if REVERSE else step
         cell = (t * B + row) * H + j
+        if starts is not None:
+            state = tl.where(_kept(starts, t, row, B, length, REVERSE), state, 0.0)
         state = _load(a, cell, inside, dtype) * state + _load(b, cell, inside, dtype)
         tl.store(h + cell, state, inside)
     tl.store(h_last + row * H + j, state, inside)
@@ -334,6 +357,7 @@ def _recurrence_backward(
     h,
     h0,
     lengths,
+    starts,
     grad_a,
     grad_b,
     grad_h0,
@@ -354,9 +378,13 @@ def _recurrence_backward(
         cell = (t * B + row) * H + j
         d_h = carry + _load(grad_h, cell, inside, dtype)
         h_before = tl.where(step > 0, _load(h, before * H + j, inside & (step > 0), dtype), first)
+        carry = d_h * _load(a, cell, inside, dtype)
+        if starts is not None:
+            kept = _kept(starts, t, row, B, length, REVERSE)
+            h_before = tl.where(kept, h_before, 0.0)
+            carry = tl.where(kept, carry, 0.0)
         tl.store(grad_a + cell, d_h * h_before, inside)
         tl.store(grad_b + cell, d_h, inside)
-        carry = d_h * _load(a, cell, inside, dtype)
     tl.store(grad_h0 + row * H + j, carry, inside)
     nothing = tl.full([BLOCK], 0.0, dtype)
     for t in range(length, T):
@@ -434,6 +462,7 @@ def pool(
     bias: Tensor | None,
     c0: Tensor | None,
     lengths: Tensor | None,
+    starts: Tensor | None,
     seed: Tensor | None,
     zoneout: float,
     num_gates: int,
@@ -451,11 +480,13 @@ def pool(
     _check(gates, dtype, (B, W) if bias_stride else (W,), bias=bias)
     _check(gates, state, (B, H), c0=c0)
     _check(gates, torch.int64, (B,), lengths=lengths)
+    _check(gates, torch.bool, (T, B), starts=starts)
+    starts = None if starts is None else starts.view(torch.uint8)
     _check(gates, torch.int64, (), seed=seed)
     h, c_last = gates.new_empty(T, B, H), gates.new_empty(B, H, dtype=state)
     c = gates.new_empty(T, B, H) if keep and num_gates > 2 else gates.new_empty(0)
     activated = torch.empty_like(gates) if keep else gates.new_empty(0)
-    pointers = (gates, bias, c0, lengths, seed, h, c_last, c, activated)
+    pointers = (gates, bias, c0, lengths, starts, seed, h, c_last, c, activated)
     sizes = (T, B, H, bias_stride, zoned_below - 1, float(expected))
     _launch(_pool, B, H, gates, *pointers, *sizes, NUM_GATES=num_gates, REVERSE=reverse)
     return h, c_last, c, activated
@@ -470,6 +501,7 @@ def pool_backward(
     c: Tensor,
     c0: Tensor | None,
     lengths: Tensor | None,
+    starts: Tensor | None,
     zoneout: float,
     num_gates: int,
     reverse: bool,
@@ -483,23 +515,30 @@ def pool_backward(
     _check(activated, dtype, (T, B, H), c=c, grad_h=grad_h, grad_c=grad_c)
     _check(activated, state, (B, H), c0=c0, grad_c_last=grad_c_last)
     _check(activated, torch.int64, (B,), lengths=lengths)
+    _check(activated, torch.bool, (T, B), starts=starts)
+    starts = None if starts is None else starts.view(torch.uint8)
     grad_gates, grad_c0 = torch.empty_like(activated), activated.new_empty(B, H, dtype=state)
     grad_bias = activated.new_empty(B if bias_rows else 0, W, dtype=state)
-    pointers = (grad_h, grad_c_last, grad_c, grad_activated, activated, c, c0, lengths, grad_gates, grad_bias, grad_c0)
+    kept = (activated, c, c0, lengths, starts)
+    pointers = (grad_h, grad_c_last, grad_c, grad_activated, *kept, grad_gates, grad_bias, grad_c0)
     _launch(_pool_backward, B, H, activated, *pointers, T, B, H, float(zoneout), NUM_GATES=num_gates, REVERSE=reverse)
     if bias_rows == 0:
         return grad_gates, activated.new_empty(0), grad_c0
     return grad_gates, (grad_bias if bias_rows == B else grad_bias.sum(dim=0, keepdim=True)).to(dtype), grad_c0
 
 
-def recurrence(a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
+def recurrence(
+    a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, starts: Tensor | None, reverse: bool
+) -> tuple[Tensor, Tensor]:
     T, B, H = a.shape
     state = state_type(a.dtype)
     _check(a, a.dtype, (T, B, H), a=a, b=b)
     _check(a, state, (B, H), h0=h0)
     _check(a, torch.int64, (B,), lengths=lengths)
+    _check(a, torch.bool, (T, B), starts=starts)
+    starts = None if starts is None else starts.view(torch.uint8)
     h, h_last = torch.empty_like(a), a.new_empty(B, H, dtype=state)
-    _launch(_recurrence, B, H, a, a, b, h0, lengths, h, h_last, T, B, H, REVERSE=reverse)
+    _launch(_recurrence, B, H, a, a, b, h0, lengths, starts, h, h_last, T, B, H, REVERSE=reverse)
     return h, h_last
 
 
@@ -510,6 +549,7 @@ def recurrence_backward(
     h: Tensor,
     h0: Tensor | None,
     lengths: Tensor | None,
+    starts: Tensor | None,
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     T, B, H = a.shape
@@ -517,7 +557,9 @@ def recurrence_backward(
     _check(a, a.dtype, (T, B, H), a=a, h=h, grad_h=grad_h)
     _check(a, state, (B, H), h0=h0, grad_h_last=grad_h_last)
     _check(a, torch.int64, (B,), lengths=lengths)
+    _check(a, torch.bool, (T, B), starts=starts)
+    starts = None if starts is None else starts.view(torch.uint8)
     grad_a, grad_b, grad_h0 = torch.empty_like(a), torch.empty_like(a), a.new_empty(B, H, dtype=state)
-    pointers = (grad_h, grad_h_last, a, h, h0, lengths, grad_a, grad_b, grad_h0)
+    pointers = (grad_h, grad_h_last, a, h, h0, lengths, starts, grad_a, grad_b, grad_h0)
     _launch(_recurrence_backward, B, H, a, *pointers, T, B, H, REVERSE=reverse)
     return grad_a, grad_b, grad_h0

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GATES = ("f", "o", "i")
+# What the letters of the paper stand for.
+MEANINGS = {"c": "cells", "h": "outputs", "z": "candidates", "f": "forget gate", "o": "output gate", "i": "input gate"}
 # Words in one column; a longer text continues in further columns, at most so many.
 COLUMN_WORDS, MOST_COLUMNS = 100, 4
 LONGEST_WORD = 18
@@ -121,7 +123,8 @@ def colour_scale(values: np.ndarray, name: str) -> dict[str, Any]:
 
 def _legend(name: str, low: float, high: float) -> str:
     meaning = "yellow: 1 (open), violet: 0 (closed)" if name in GATES else f"red: {high:+g}, blue: {low:+g}"
-    return f"activation of {name}\n{meaning}; one column per channel, similar channels adjacent"
+    what = f"the {MEANINGS[name]}, {name}" if name in MEANINGS else name
+    return f"activation of {what}\n{meaning}; one column per channel, similar channels adjacent"
 
 
 def _name_channels(axes: "Axes", order: np.ndarray) -> None:

@@ -2,15 +2,18 @@
 
 import inspect
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field, create_model
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from quasirnn.serving.api_errors import RESPONSES, ApiError, ClientDisconnected, describe
 from quasirnn.serving.body import BodyLimitMiddleware
@@ -18,26 +21,48 @@ from quasirnn.serving.events import EventStream
 from quasirnn.serving.json_route import JsonRoute
 from quasirnn.serving.limits import LIMITS
 from quasirnn.serving.loaded import Models
-from quasirnn.serving.page import START, PageFile
+from quasirnn.serving.page import API, START, PageFile
+from quasirnn.serving.telemetry import AccessLog, Telemetry
 from quasirnn.serving.waiting import Pieces, refusal, result, submit
 from quasirnn.serving.work import Work
 from quasirnn.tasks.endpoint import Endpoint
 from quasirnn.tasks.registry import all_tasks
 
-# The answer of an endpoint that streams, as the API's documentation has it.
-EVENTS: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Events: piece, ..., piece, end; or error, if it fails after the first.",
-        "content": {EventStream.media_type: {"schema": {"type": "string"}}},
-    }
+# One of the events of an endpoint that streams, and what `piece` holds; `end` is the endpoint's own.
+EVENT = {
+    "type": "object",
+    "properties": {
+        "event": {"type": "string", "enum": ["piece", "end", "error"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
 }
+PIECE = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "description": "What comes next."}},
+    "required": ["text"],
+}
+
+# What paths are grouped by in the documentation: their task, or this.
+SERVER = "server"
+# Of a task of which no model has an example.
+FALLBACK_EXAMPLE = "a text"
+# What a request without a body of its own can be refused with.
+GET_ERRORS: dict[int | str, Any] = {status: RESPONSES[status] for status in (400, 408, 413, 421, 500)}
 
 logger = logging.getLogger("quasirnn.serving")
 
 
 def make_app(
-    models: Models, work: Work, deadline: float, page: dict[str, PageFile], hosts: set[str] | None = None
-) -> ASGIApp:
+    models: Models,
+    work: Work,
+    deadline: float,
+    page: dict[str, PageFile],
+    hosts: set[str] | None = None,
+    *,
+    folder: Path | None = None,
+    log: AccessLog | None = None,
+) -> tuple[ASGIApp, Telemetry]:
     """The application, to be run by an ASGI server.
 
     Args:
@@ -46,6 +71,8 @@ def make_app(
         deadline: seconds from the arrival of a request to its answer.
         page: the files of the web page by name.
         hosts: what the Host header may name; None for anything.
+        folder: where processes that serve the same socket keep what they count.
+        log: is told of every response.
     """
     app = FastAPI(
         title="quasirnn",
@@ -59,9 +86,31 @@ def make_app(
     _add_error_handlers(app)
     _add_page(app, page)
     _add_status(app, models, work, deadline, [endpoint for _, endpoint in endpoints])
+    _add_cards(app, models)
     for task, endpoint in endpoints:
         _add_endpoint(app, task, endpoint, models, work, deadline)
-    return BodyLimitMiddleware(app, hosts, lambda: work.closing, lambda: refusal(work))
+    telemetry = Telemetry((path for route in app.routes if (path := getattr(route, "path", None))), folder)
+
+    # Not PlainTextResponse: its media type would be that of the errors too.
+    @app.get(
+        "/metrics",
+        tags=[SERVER],
+        summary="What is counted, for Prometheus",
+        response_class=Response,
+        responses=GET_ERRORS | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def metrics() -> Response:
+        text = telemetry.text(work, [each.description for each in models.loaded])
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    def ended(scope: Scope, status: int, size: int) -> None:
+        path, seconds = scope["path"], time.monotonic() - scope["arrived"]
+        telemetry.observe(path, status, seconds)
+        if log is not None:
+            told = {"client": client_of(Request(scope)), "method": scope["method"], "path": path, "status": status}
+            log.add(**told, seconds=round(seconds, 6), bytes=size)
+
+    return BodyLimitMiddleware(app, hosts, lambda: work.closing, lambda: refusal(work), ended), telemetry
 
 
 def _add_error_handlers(app: FastAPI) -> None:
@@ -91,8 +140,8 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def no_such_thing(request: Request, error: HTTPException) -> Response:
         sentences = {
-            404: "there is no such path; /openapi.json lists them.",
-            405: f"{request.method} is not for this path; /openapi.json lists what is.",
+            404: "there is no such path; /docs lists them.",
+            405: f"{request.method} is not for this path; /docs lists what is.",
         }
         return JSONResponse({"error": sentences.get(error.status_code, error.detail)}, error.status_code, error.headers)
 
@@ -108,6 +157,10 @@ def _add_page(app: FastAPI, page: dict[str, PageFile]) -> None:
     async def start() -> Response:
         return answer(START)
 
+    @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
+    async def documentation() -> Response:
+        return answer(API)
+
     # The names are known: no path of a request comes near the file system.
     @app.get("/page/{name}", include_in_schema=False)
     async def file(name: str) -> Response:
@@ -122,35 +175,90 @@ def _add_status(app: FastAPI, models: Models, work: Work, deadline: float, endpo
         limits |= endpoint.limits
     limits |= {"queue": work.capacity, "deadline": deadline}
 
-    @app.get("/models", summary="What is loaded, and what a request may ask for")
-    async def list_models() -> dict[str, Any]:
-        return {
-            "models": [each.description for each in models.loaded],
-            "limits": limits,
-            "version": version("quasirnn"),
-        }
+    class Listing(BaseModel):
+        models: list[dict[str, Any]] = Field(description="What each is, with examples of what it can be asked.")
+        limits: dict[str, int | float] = Field(description="Of requests, by name.")
+        version: str = Field(description="Of quasirnn.")
 
-    @app.get("/health/live", summary="Whether the server answers")
-    async def live() -> dict[str, bool]:
-        return {"live": True}
+    class Live(BaseModel):
+        live: bool = Field(description="true; a server that does not answer is not.")
 
-    @app.get("/health/ready", summary="Whether the server takes requests; 503 while it ends")
+    class Ready(BaseModel):
+        ready: bool = Field(description="false while the server shuts down.")
+        queued: int = Field(description="Requests that wait.")
+        active: int = Field(description="Requests that are worked on.")
+        capacity: int = Field(description="The most that may wait, of short ones and of long ones each.")
+
+    @app.get("/models", tags=[SERVER], summary="What is loaded, and what a request may ask for", responses=GET_ERRORS)
+    async def list_models() -> Listing:
+        descriptions = [each.description for each in models.loaded]
+        return Listing(models=descriptions, limits=limits, version=version("quasirnn"))
+
+    @app.get("/health/live", tags=[SERVER], summary="Whether the server answers", responses=GET_ERRORS)
+    async def live() -> Live:
+        return Live(live=True)
+
+    @app.get(
+        "/health/ready",
+        tags=[SERVER],
+        summary="Whether the server takes requests; 503 while it ends",
+        responses=GET_ERRORS | {200: {"model": Ready}, 503: {"model": Ready}},
+    )
     async def ready() -> Response:
         figures = {"queued": work.queued, "active": work.active, "capacity": work.capacity}
         return JSONResponse({"ready": not work.closing, **figures}, 503 if work.closing else 200)
 
 
+def _add_cards(app: FastAPI, models: Models) -> None:
+    carded = next((each.name for each in models.loaded if each.readme is not None), "NAME")
+    about = "The name of a loaded model, as /models has it; `card` says whether it has one."
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}, "description": about}
+    text = {"description": "Markdown.", "content": {"text/markdown": {"schema": {"type": "string"}}}}
+
+    # The names are known here too.
+    @app.get(
+        "/card/{name}",
+        tags=[SERVER],
+        summary="The model card: data, figures, and what the model is bad at",
+        response_class=Response,
+        responses=GET_ERRORS | {200: text, 404: {**RESPONSES[404], "description": "No such model, or it has no card."}},
+        openapi_extra={"parameters": [{**name, "example": carded}]},
+    )
+    async def card(request: Request) -> Response:
+        return Response(models.readme(request.path_params["name"]), media_type="text/markdown; charset=utf-8")
+
+
+def _documented(endpoint: Endpoint) -> dict[str, Any]:
+    """The answer of an endpoint, for /openapi.json."""
+    if not endpoint.stream:
+        named: Any = (str, Field(description="Which model has answered."))
+        return {"model": create_model(endpoint.response.__name__, __base__=endpoint.response, model=named)}
+    error = {**PIECE, "properties": {"status": {"type": "integer"}, "error": {"type": "string"}}, "required": ["error"]}
+    events = {"piece": PIECE, "end": endpoint.response.model_json_schema(), "error": error}
+    return {
+        "description": "Events: piece, ..., piece, end; or error, if it fails after the first.",
+        "content": {EventStream.media_type: {"schema": EVENT | {"x-events": events}}},
+    }
+
+
+def client_of(request: Request) -> str | None:
+    """Who asks: an address; behind a proxy, which comes through a Unix socket, the one that the proxy names last."""
+    if request.client is not None:
+        return request.client.host
+    return request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip() or None
+
+
 def _add_endpoint(app: FastAPI, task: str, endpoint: Endpoint, models: Models, work: Work, deadline: float) -> None:
     async def answer(request: Request, body: Any) -> Response:
         loaded = models.find(task, body.model)
-        job = loaded.job(endpoint, body, request.scope["arrived"] + deadline)
+        job = loaded.job(endpoint, body, request.scope["arrived"] + deadline, client_of(request))
         submit(work, job)
         return Response(await result(work, job, request.receive), media_type="application/json")
 
     async def stream(request: Request, body: Any) -> Response:
         loaded = models.find(task, body.model)
         pieces = Pieces()
-        job = loaded.job(endpoint, body, request.scope["arrived"] + deadline, pieces.put)
+        job = loaded.job(endpoint, body, request.scope["arrived"] + deadline, client_of(request), pieces.put)
         job.future.add_done_callback(lambda future: pieces.put(None))
         submit(work, job)
         return EventStream(work, job, pieces)
@@ -162,15 +270,22 @@ def _add_endpoint(app: FastAPI, task: str, endpoint: Endpoint, models: Models, w
         inspect.Parameter("body", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=endpoint.request),
     ]
     route.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    body: dict[str, Any] = {}
+    if endpoint.example is not None:
+        there = [text for each in models.loaded if each.task == task for text in each.examples if text]
+        text = next(iter(there), FALLBACK_EXAMPLE)
+        body = {"requestBody": {"content": {"application/json": {"example": endpoint.example(text)}}}}
     app.router.add_api_route(
         endpoint.path,
         route,
         methods=["POST"],
+        tags=[task],
         summary=endpoint.summary,
         operation_id=endpoint.path[1:],
         name=endpoint.path,
-        responses=RESPONSES | (EVENTS if endpoint.stream else {}),
+        responses=RESPONSES | {200: _documented(endpoint)},
         # A class with a media type of its own would be that of the errors too.
         response_class=Response if endpoint.stream else JSONResponse,
         route_class_override=JsonRoute,
+        openapi_extra=body,
     )

@@ -33,6 +33,8 @@ class BodyLimitMiddleware:
             resolve to this machine (DNS rebinding) sends its own name.
         is_closing: whether connections are to be ended with the answer.
         refusal: what work is refused with before it is parsed: under load a refusal must be cheap.
+        ended: called when a response has ended, with its status and the bytes of its body; status 499 where nobody has
+            waited for one.
     """
 
     def __init__(
@@ -41,15 +43,25 @@ class BodyLimitMiddleware:
         hosts: Iterable[str] | None,
         is_closing: Callable[[], bool],
         refusal: Callable[[], ApiError | None] = lambda: None,
+        ended: Callable[[Scope, int, int], None] = lambda scope, status, size: None,
     ) -> None:
-        self.app, self.is_closing, self.refusal = app, is_closing, refusal
+        self.app, self.is_closing, self.refusal, self.ended = app, is_closing, refusal, ended
         self.hosts = None if hosts is None else frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         scope["arrived"] = time.monotonic()
-        answer = _Answer(send, self.is_closing)
+        names = {name for name, _ in scope["headers"]}
+        # Whoever sends both may mean another request to begin where this one ends (RFC 9112, 6.1).
+        ambiguous = {b"content-length", b"transfer-encoding"} <= names
+        answer = _Answer(send, lambda: ambiguous or self.is_closing())
+        try:
+            await self._answer(scope, receive, answer)
+        finally:
+            self.ended(scope, answer.status, answer.size)
+
+    async def _answer(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
         try:
             self._check_host(scope)
             body = await _receive(scope, receive)
@@ -65,6 +77,9 @@ class BodyLimitMiddleware:
             await answer.refuse(refusal, close=False)
             await answer.end()
             return
+        if scope["method"] == "HEAD":
+            # The answer to GET; the server sends its head only.
+            scope = {**scope, "method": "GET"}
         try:
             await self.app(scope, _received(body, receive), answer.send)
         except Exception:
@@ -86,18 +101,19 @@ class _Answer:
     """What is sent back, with the headers that every answer has."""
 
     def __init__(self, send: Send, is_closing: Callable[[], bool]) -> None:
-        self._send, self._is_closing = send, is_closing
-        self.started = False
+        self._send, self.is_closing = send, is_closing
+        self.started, self.status, self.size = False, 499, 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.started = True
+            self.started, self.status = True, message["status"]
             headers = [*message.get("headers", ()), *HEADERS]
             if not any(name.lower() == b"cache-control" for name, _ in headers):
                 headers.append((b"cache-control", b"no-store"))
-            if self._is_closing():
+            if self.is_closing():
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
+        self.size += len(message.get("body", b""))
         await self._send(message)
 
     async def refuse(self, refused: ApiError, close: bool = True) -> None:
@@ -105,7 +121,7 @@ class _Answer:
         content = json.dumps(refused.content).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
         headers += [(name.lower().encode(), value.encode()) for name, value in (refused.headers or {}).items()]
-        if close and not self._is_closing():
+        if close and not self.is_closing():
             headers.append((b"connection", b"close"))
         await self.send({"type": "http.response.start", "status": refused.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": content, "more_body": True})

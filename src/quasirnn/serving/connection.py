@@ -4,12 +4,16 @@
 """
 
 import json
+import socket
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from quasirnn.serving import limits
+
+# How often it is looked whether a client that sends no more has gone.
+HALF_CLOSED_SECONDS = 0.1
 
 
 class Connection(H11Protocol):
@@ -19,9 +23,40 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         # The request that was the last one when it was the client's turn; itself, which is none, where it was not.
         self._seen: Any = self
+        self._half_closed = False
         self._look()
-        if len(self.connections) > limits.CONNECTIONS:
+        # None for a Unix socket: whoever is behind it is not known here.
+        clients = [getattr(each, "client", None) for each in self.connections]
+        own = sum(other[0] == self.client[0] for other in clients if self.client and other)
+        if len(self.connections) > limits.CONNECTIONS or own > limits.CLIENT_CONNECTIONS:
             self.transport.abort()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends no more. It may still wait for its answer, or be gone: only writing tells."""
+        cycle = self.cycle
+        if cycle is None or cycle.more_body or cycle.response_complete or self.scope["http_version"] == "1.0":
+            return False
+        self._half_closed = True
+        if not cycle.response_started:
+            # What every client skips, and whoever is gone refuses.
+            self.transport.write(
+                self.conn.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+            )
+        self._ask_whether_gone()
+        return True
+
+    def _ask_whether_gone(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.transport.abort()
+        else:
+            self.loop.call_later(HALF_CLOSED_SECONDS, self._ask_whether_gone)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._half_closed:
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()

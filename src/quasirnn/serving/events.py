@@ -49,12 +49,17 @@ class EventStream(Response):
     async def _send_all(self, send: Send) -> None:
         try:
             async with asyncio.timeout(remaining(self.job)):
-                while (piece := await self.pieces.get()) is not None:
-                    await self._put(send, event("piece", {"text": piece}))
+                # All that are there in one write, and others get a turn between two: a connection may have been lost.
+                while pieces := await self.pieces.get():
+                    await self._put(send, b"".join(event("piece", {"text": piece}) for piece in pieces))
+                    await asyncio.sleep(0)
             last = event("end", self.job.future.result())
         except TimeoutError:
             last = self._failure(deadline_passed())
             logger.warning("%a: 504, the deadline has passed", self._path)
+        except ApiError as refused:
+            last = self._failure(refused)
+            logger.warning("%a: %d, %s", self._path, refused.status, refused.sentence)
         except Exception:
             logger.exception("%a: failed", self._path)
             last = self._failure(ApiError(500, "internal error"))

@@ -8,6 +8,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from quasirnn.errors import shown
+from quasirnn.files import unique_keys
 from quasirnn.serving.api_errors import ApiError
 
 
@@ -42,6 +43,13 @@ def _check_type(kind: str) -> None:
         raise ApiError(415, f"Content-Type: must be application/json, got {shown(kind)}.")
 
 
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    try:
+        return unique_keys(pairs)
+    except ValueError as error:
+        raise ApiError(400, f"the body is not sound JSON: {error}.") from None
+
+
 def parse(body: bytes) -> Any:
     """JSON as the standard has it.
 
@@ -53,7 +61,7 @@ def parse(body: bytes) -> Any:
         raise ApiError(400, f"the body is not JSON: {name} is no number there.")
 
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=no_constant)
+        return json.loads(body.decode("utf-8"), parse_constant=no_constant, object_pairs_hook=_unique_keys)
     except UnicodeDecodeError as error:
         raise ApiError(400, f"the body is not UTF-8: byte {error.start + 1} cannot be read.") from None
     except json.JSONDecodeError as error:

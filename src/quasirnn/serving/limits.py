@@ -7,6 +7,8 @@ BODY_BYTES = 256 * 1024
 RECEIVE_SECONDS = 10
 # Connections that are open at the same time; further ones are closed at once.
 CONNECTIONS = 512
+# And those of one address: others must find room.
+CLIENT_CONNECTIONS = 256
 # Requests that are answered together may take up so much, by the sizes that their endpoints give them.
 BATCH = 64
 
@@ -14,5 +16,6 @@ LIMITS: dict[str, float] = {
     "body_bytes": BODY_BYTES,
     "receive_seconds": RECEIVE_SECONDS,
     "connections": CONNECTIONS,
+    "client_connections": CLIENT_CONNECTIONS,
     "name_characters": NAME_CHARACTERS,
 }

@@ -1,12 +1,15 @@
 """The models that are served, by task and name, and what is told of them."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quasirnn.errors import shown
+from quasirnn import files
+from quasirnn.errors import ModelFileError, NotFiniteError, shown
 from quasirnn.serving.answers import encode
 from quasirnn.serving.api_errors import ApiError, invalid
 from quasirnn.serving.work import Job
@@ -14,7 +17,11 @@ from quasirnn.tasks.endpoint import Emit, Endpoint, InvalidField, Request, Step
 from quasirnn.tasks.pipeline import Pipeline, load, trained_on
 
 # Fields that the description of every model has, whatever its task; null where the task has none.
-CARD: dict[str, Any] = dict.fromkeys(("classes", "source", "target", "level", "gates"))
+CARD: dict[str, Any] = dict.fromkeys(("classes", "source", "target", "level", "gates", "by_word"))
+# The model card of a run, and how large it may be.
+README, README_BYTES = "README.md", 64 * 1024
+
+logger = logging.getLogger("quasirnn.serving")
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,8 @@ class Loaded:
 
     name: str
     model: Pipeline[Any]
+    readme: str | None = None  # its model card, Markdown
+    examples: Sequence[str] = ()  # texts to try it with
 
     @property
     def task(self) -> str:
@@ -41,11 +50,15 @@ class Loaded:
             "vocabulary_size": len(model.vocabulary),
             "corpus": str(model.training.corpus.get("name", "unknown")),
             "trained_on": trained_on(model),
+            "toy": model.toy or None,
+            "card": self.readme is not None,
             **CARD,
             **model.card,
         }
 
-    def job(self, endpoint: Endpoint, request: Request, deadline: float, emit: Emit | None = None) -> Job:
+    def job(
+        self, endpoint: Endpoint, request: Request, deadline: float, client: str | None, emit: Emit | None = None
+    ) -> Job:
         """The work that a request asks for.
 
         Raises:
@@ -63,11 +76,15 @@ class Loaded:
             key=None if together is None else (endpoint.path, self.name, together),
             size=endpoint.size(request),
             short=endpoint.is_short(request),
+            client=client,
+            kind=(endpoint.path, self.name),
+            tokens=endpoint.tokens(request),
         )
 
     def _answer(self, endpoint: Endpoint) -> Callable[[list[Any], Step], list[Any]]:
         def run(requests: list[Any], step: Step) -> list[Any]:
-            answers = endpoint.answer(self.model, requests, step)
+            with self._finite():
+                answers = endpoint.answer(self.model, requests, step)
             return [
                 invalid(answer) if isinstance(answer, InvalidField) else encode({"model": self.name, **answer}, step)
                 for answer in answers
@@ -76,7 +93,19 @@ class Loaded:
         return run
 
     def _stream(self, endpoint: Endpoint, emit: Emit) -> Callable[[list[Any], Step], list[Any]]:
-        return lambda requests, step: [endpoint.answer(self.model, requests[0], step, emit)]
+        def run(requests: list[Any], step: Step) -> list[Any]:
+            with self._finite():
+                return [endpoint.answer(self.model, requests[0], step, emit)]
+
+        return run
+
+    @contextlib.contextmanager
+    def _finite(self) -> Iterator[None]:
+        """Weights whose numbers overflow are no bug of the server's: a sentence instead of a traceback."""
+        try:
+            yield
+        except NotFiniteError:
+            raise ApiError(500, f"the weights of {self.name} are damaged: its output is not finite.") from None
 
 
 class Models:
@@ -84,6 +113,18 @@ class Models:
 
     def __init__(self, loaded: Sequence[Loaded]) -> None:
         self.loaded = list(loaded)
+
+    def readme(self, name: str) -> str:
+        """The model card of a model by its name.
+
+        Raises:
+            ApiError: 404, with those that have one.
+        """
+        cards = {each.name: each.readme for each in self.loaded if each.readme is not None}
+        if name not in cards:
+            there = f"there are those of {', '.join(cards)}." if cards else f"none of the models has a {README}."
+            raise ApiError(404, f"there is no model card of {shown(name)}: {there}")
+        return cards[name]
 
     def find(self, task: str, name: str | None) -> Loaded:
         """The model of a task by its name, or its first.
@@ -100,7 +141,7 @@ class Models:
         raise ApiError(404, f"model: there is no {shown(name)} of {task}. There are: {there}.", "model")
 
 
-def load_models(runs: Sequence[Path]) -> Models:
+def load_models(runs: Sequence[Path], precision: str | None = None) -> Models:
     """The models of run folders, each under its folder's name, made unique with -2, -3.
 
     Raises:
@@ -109,14 +150,28 @@ def load_models(runs: Sequence[Path]) -> Models:
     names: list[str] = []
     loaded = []
     for run in runs:
-        # It stands in JSON, and in the address of nothing.
+        # It stands in JSON, and in the address of the model card.
         base = (run.resolve().name or "model").encode("utf-8", "replace").decode()
         number = 1
         while (name := base if number == 1 else f"{base}-{number}") in names:
             number += 1
         names.append(name)
-        each = Loaded(name, load(run))
-        each.model.warm_up()
+        model = load(run, precision=precision)
+        model.warm_up()
+        each = Loaded(name, model, read_card(model.run.path), model.card.get("examples", ()))
         _ = each.description
         loaded.append(each)
     return Models(loaded)
+
+
+def read_card(run: Path) -> str | None:
+    """The model card of a run folder; None, with a line in the log, for one that cannot be shown."""
+    file = run / README
+    try:
+        if file.is_symlink():
+            # Whoever made the folder would choose what is shown of this machine.
+            raise ModelFileError(f"{file}: is a link.")
+        return files.read_text(file, limit=README_BYTES, remedy="It is not shown.") if file.exists() else None
+    except (ModelFileError, OSError) as error:
+        logger.warning("%s", error)
+        return None

@@ -9,7 +9,7 @@ KINDS = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-START = "index.html"
+START, API = "index.html", "api.html"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -56,18 +57,44 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
+def listen_unix(path: Path) -> socket.socket:
+    """The same on a Unix socket, a file; one that nobody listens to any more is replaced.
+
+    Raises:
+        OSError: there is something else, or somebody listens.
+    """
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.is_socket() and bound.connect_ex(str(path)) == errno.ECONNREFUSED:
+            path.unlink()
+        bound.close()
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        bound.bind(str(path))
+        # Its user and group: a proxy, for instance.
+        path.chmod(0o660)
+    except OSError as error:
+        bound.close()
+        reason = "is there already" if error.errno == errno.EADDRINUSE else error.strerror or one_line(error)
+        raise OSError(f"--unix {path}: {reason}.") from None
+    return bound
+
+
 def is_loopback(bound: socket.socket) -> bool:
+    if bound.family == socket.AF_UNIX:
+        return True
     return ipaddress.ip_address(bound.getsockname()[0].partition("%")[0]).is_loopback
 
 
 def allowed_hosts(bound: socket.socket) -> set[str] | None:
     """What the Host header may name; None for anything, where other machines can connect under any name."""
-    if not is_loopback(bound):
+    if bound.family == socket.AF_UNIX or not is_loopback(bound):
         return None
     return {"localhost", "127.0.0.1", "[::1]", _in_address(bound)}
 
 
 def address_of(bound: socket.socket) -> str:
+    if bound.family == socket.AF_UNIX:
+        return f"unix:{bound.getsockname()}"
     return f"http://{_in_address(bound)}:{bound.getsockname()[1]}"
 
 
@@ -82,13 +109,16 @@ def share_cores(workers: int) -> None:
     torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // workers)))
 
 
-def make_server(app: ASGIApp, work: Work, signals: StopSignals, announce: Callable[[], None]) -> "Server":
+def make_server(
+    app: ASGIApp, work: Work, signals: StopSignals, announce: Callable[[], None], tick: Callable[[], None] | None = None
+) -> "Server":
     """A server to `run` with a socket: until a signal comes, and then until all that was accepted is answered.
 
     Args:
         work: that `app` gives its jobs to.
         signals: where it is looked whether one has come.
         announce: called when connections are accepted.
+        tick: called ten times a second.
     """
     config = uvicorn.Config(
         app,
@@ -102,7 +132,7 @@ def make_server(app: ASGIApp, work: Work, signals: StopSignals, announce: Callab
         timeout_graceful_shutdown=math.ceil(limits.RECEIVE_SECONDS + LINGER_SECONDS),
         **_connection_options(uvicorn.__version__),
     )
-    return Server(config, work, signals, announce)
+    return Server(config, work, signals, announce, tick)
 
 
 def _connection_options(version: str) -> dict[str, Any]:
@@ -128,9 +158,16 @@ def _release(version: str) -> tuple[int, ...]:
 class Server(uvicorn.Server):
     """uvicorn's, with our way to end: accepted work is done first, while new work is refused."""
 
-    def __init__(self, config: uvicorn.Config, work: Work, signals: StopSignals, announce: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        work: Work,
+        signals: StopSignals,
+        announce: Callable[[], None],
+        tick: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(config)
-        self._work, self._signals, self._announce = work, signals, announce
+        self._work, self._signals, self._announce, self._tick = work, signals, announce, tick
         self._ending_since: float | None = None
 
     @contextlib.contextmanager
@@ -143,6 +180,8 @@ class Server(uvicorn.Server):
         self._announce()
 
     async def on_tick(self, counter: int) -> bool:
+        if self._tick is not None:
+            self._tick()
         if self._signals.received is not None:
             self.should_exit = self._has_ended()
         return await super().on_tick(counter)

@@ -22,8 +22,8 @@ def submit(work: Work, job: Job) -> None:
     """
     try:
         work.submit(job)
-    except Full:
-        raise _full(work) from None
+    except Full as full:
+        raise _full(full) from None
     except Closing:
         raise _closing() from None
 
@@ -32,11 +32,11 @@ def refusal(work: Work) -> ApiError | None:
     """What a job would be refused with now, if it would."""
     if work.closing:
         return _closing()
-    return _full(work) if work.full else None
+    return _full(Full(f"{work.capacity} requests wait already")) if work.full else None
 
 
-def _full(work: Work) -> ApiError:
-    return ApiError(503, f"{work.capacity} requests wait already; try again later.", headers=RETRY)
+def _full(full: Full) -> ApiError:
+    return ApiError(503, f"{full}; try again later.", headers=RETRY)
 
 
 def _closing() -> ApiError:
@@ -74,7 +74,7 @@ async def attended(work: Work, job: Job, receive: Receive) -> AsyncIterator[asyn
 
 
 class Pieces:
-    """What a job puts out while it runs, handed to the event loop piece by piece; None at the end.
+    """What a job puts out while it runs, handed to the event loop as it comes; nothing at the end.
 
     As many as the job makes are kept for a client that reads slowly: its length bounds them.
     """
@@ -89,8 +89,14 @@ class Pieces:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._queue.put_nowait, piece)
 
-    async def get(self) -> str | None:
-        return await self._queue.get()
+    async def get(self) -> list[str]:
+        """All that have come, at least one; none at the end."""
+        pieces = [await self._queue.get()]
+        while pieces[-1] is not None and not self._queue.empty():
+            pieces.append(self._queue.get_nowait())
+        if pieces[-1] is None and pieces[1:]:
+            self._queue.put_nowait(None)
+        return [piece for piece in pieces if piece is not None]
 
 
 async def _client_left(receive: Receive) -> None:

@@ -1,24 +1,44 @@
-"""A bounded queue and the threads that work it off. Knows nothing of HTTP, nor of what the work is.
+"""A bounded queue, the threads that work it off, and who of them goes first. Knows nothing of HTTP, nor of the work.
 
-A job is run by one thread from its beginning to its end, and calls `step` again and again while it runs. There it is
-stopped if nobody waits for its result any more, and there a job that takes long lets a short one go first. So a short
-job waits for one step of a long one at most, whatever the number of threads.
+A job calls `step` again and again while it runs. There it is stopped if nobody waits for its result any more, and there
+it makes way: a few jobs may have begun, but only as many run at a time as there are slots, and the others stand still
+in their last `step`. Who runs is decided by what each has had so far, measured in seconds of a slot:
+
+1. Short jobs and long ones have a lane each, with a queue of its own. When both want more than there is, each gets
+   half. So neither keeps the other from running, and a job that comes into an empty lane runs at another's next step.
+2. In a lane the client that has had least is next, and of its jobs the one that has had least. So what takes a second
+   is done in a few, whatever takes minutes beside it, and nothing waits for ever.
+
+A job is taken only if it is likely to be done in time: there is a limit to how many wait, in all and of one client, and
+to how long the work that was taken will last, by what the same kind of work has lasted before.
 """
 
+import math
 import threading
-import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from queue import SimpleQueue
+from time import monotonic
 from typing import Any
 
 Step = Callable[[], None]
 Run = Callable[[list[Any], Step], Sequence[Any]]
 
+SHORT, LONG = "short", "long"
+# A job keeps its slot for so long, unless it is a short one that wants it.
+SLICE_SECONDS = 0.05
+# The short lane goes first until it has had so much more than the long one.
+LEAD_SECONDS = 0.1
+# Jobs of each lane that may have begun, for each slot: their memory is taken until they end.
+BEGUN = 4
+# The most of a queue that may be one client's, so that others find room.
+SHARE = 0.75
+
 
 class Full(Exception):
-    """No more may wait."""
+    """The job cannot be taken now; the message says why."""
 
 
 class Closing(Exception):
@@ -40,7 +60,10 @@ class Job:
         deadline: when nobody waits any more, by `time.monotonic`.
         key: jobs of equal keys may be run together, by the first one's `run`; None for a job that is run alone.
         size: how much of a batch it takes up, see `Work`.
-        short: it is done in a moment, so that a long one can wait for it.
+        short: it is done in a moment.
+        client: who has asked; None has no share of its own, and no limit to it.
+        kind: work of one kind takes about the same time for each token.
+        tokens: how much of it there is.
     """
 
     item: Any
@@ -49,47 +72,74 @@ class Job:
     key: Hashable = None
     size: int = 1
     short: bool = False
+    client: Hashable = None
+    kind: Hashable = None
+    tokens: int = 1
     # The result; TimeoutError where the deadline came first. Cancelled by `Work.stop` before it has begun.
     future: Future[Any] = field(default_factory=Future, init=False)
     stopped: bool = field(default=False, init=False)
 
+    @property
+    def lane(self) -> str:
+        return SHORT if self.short else LONG
+
     def is_over(self) -> bool:
-        return self.stopped or time.monotonic() >= self.deadline
+        return self.stopped or monotonic() >= self.deadline
+
+
+@dataclass(eq=False)
+class _Turn:
+    """Jobs that have begun together."""
+
+    jobs: list[Job]
+    resume: threading.Condition
+    has_slot: bool = True
+    since: float = field(default_factory=lambda: monotonic())  # it has the slot, or was charged for it
+    slice: float = 0.0  # seconds since it got the slot
+    had: float = 0.0  # seconds in all
+
+    @property
+    def lane(self) -> str:
+        return self.jobs[0].lane
+
+    def is_over(self) -> bool:
+        return all(job.is_over() for job in self.jobs)
 
 
 class Work:
     """What waits and what is being worked on.
 
     Args:
-        threads: that work.
-        capacity: the most jobs that wait, besides those that a thread is free for.
+        slots: jobs that run at the same time.
+        capacity: the most jobs that wait in each lane, besides those that a slot is free for.
         batch: the most that jobs run together may take up, by their sizes.
     """
 
-    def __init__(self, threads: int, capacity: int, batch: int) -> None:
-        self.capacity, self.batch = capacity, batch
-        self._waiting: deque[Job] = deque()
-        self._changed = threading.Condition()
-        self._free = 0
-        self._active = 0
+    def __init__(self, slots: int, capacity: int, batch: int) -> None:
+        self.slots, self.capacity, self.batch = slots, capacity, batch
+        self.done: Counter[Hashable] = Counter()  # tokens by kind
+        self._lock = threading.Lock()
+        self._free = slots
+        self._waiting: list[Job] = []
+        self._begun: list[_Turn] = []
         self._closing = False
-        self._threads = [
-            threading.Thread(target=self._work, name=f"work-{number}", daemon=True) for number in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._lanes = dict.fromkeys((SHORT, LONG), 0.0)  # seconds that each has had
+        self._clients: dict[tuple[str, Hashable], float] = {}  # the same of clients that have jobs
+        self._pace: dict[Hashable, float] = {}  # seconds for a token, by kind
+        self._turns: SimpleQueue[_Turn | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
 
     @property
     def queued(self) -> int:
-        """Jobs that wait for a thread."""
-        with self._changed:
-            return max(0, len(self._waiting) - self._free)
+        """Jobs that have not begun."""
+        return len(self._waiting)
 
     @property
     def active(self) -> int:
-        """Jobs that are being worked on, or are about to be."""
-        with self._changed:
-            return self._active + min(len(self._waiting), self._free)
+        """Jobs that have begun."""
+        with self._lock:
+            return sum(len(turn.jobs) for turn in self._begun)
 
     @property
     def closing(self) -> bool:
@@ -97,62 +147,141 @@ class Work:
 
     @property
     def full(self) -> bool:
-        """Whether as many wait as may."""
-        with self._changed:
-            return self._is_full()
+        """Whether no job could be taken, of whatever lane or client."""
+        with self._lock:
+            return all(self._queued(lane) >= self.capacity for lane in self._lanes)
 
     def submit(self, job: Job) -> None:
-        """Put a job at the end of the queue.
+        """Put a job into the queue of its lane.
 
         Raises:
-            Full: as many wait as may.
+            Full: as many wait as may, or the work would not be done in time.
             Closing: no more jobs are taken.
         """
-        with self._changed:
+        with self._lock:
             if self._closing:
                 raise Closing
-            if self._is_full():
-                raise Full
+            self._check_room(job)
+            self._enter(job)
             self._waiting.append(job)
-            self._changed.notify()
-
-    def _is_full(self) -> bool:
-        return len(self._waiting) >= self.capacity + self._free
+            self._dispatch()
 
     def stop(self, job: Job) -> None:
         """Nobody waits for it any more: its place in the queue is free at once, or it ends at its next step."""
         job.stopped = True
-        with self._changed:
+        with self._lock:
             if job in self._waiting:
                 self._waiting.remove(job)
+                self._leave([job])
+            # One that stands still has to run to end.
+            self._dispatch()
         job.future.cancel()
 
     def close(self) -> None:
         """Take no more jobs. Those that were taken are done; then the threads end."""
-        with self._changed:
+        with self._lock:
             self._closing = True
-            self._changed.notify_all()
+            self._end_threads()
 
     def join(self, seconds: float) -> None:
         """Wait for the threads to end, but for so long only."""
-        limit = time.monotonic() + seconds
+        limit = monotonic() + seconds
         for thread in self._threads:
-            thread.join(max(0.0, limit - time.monotonic()))
+            thread.join(max(0.0, limit - monotonic()))
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._free += 1
-                while not self._waiting and not self._closing:
-                    self._changed.wait()
-                self._free -= 1
-                if not self._waiting:
-                    return
-                jobs = self._take(self._waiting[0])
-            self._run(jobs)
+    # With the lock held.
+
+    def _queued(self, lane: str, client: Hashable = None) -> int:
+        return sum(job.lane == lane and client in (None, job.client) for job in self._waiting)
+
+    def _all(self) -> "list[Job | _Turn]":
+        return [*self._waiting, *self._begun]
+
+    def _check_room(self, job: Job) -> None:
+        lane = job.lane
+        if self._free:
+            return
+        if self._queued(lane) >= self.capacity:
+            raise Full(f"{self.capacity} requests wait already")
+        share = math.ceil(SHARE * self.capacity)
+        if job.client is not None and self._queued(lane, job.client) >= share:
+            raise Full(f"{share} requests of yours wait already")
+        ahead = sum(self._expected(other) for other in self._waiting if other.lane == lane) + sum(
+            max(0.0, sum(map(self._expected, turn.jobs)) - turn.had) for turn in self._begun if turn.lane == lane
+        )
+        # Half of the time is the other lane's if it has work, and of this job's time half is left for itself.
+        busy = 1 + any(other.lane != lane for other in self._all())
+        if ahead * busy / self.slots > max(0.0, job.deadline - monotonic()) / 2:
+            raise Full(f"requests that take about {ahead * busy / self.slots:.0f} s wait already")
+
+    def _expected(self, job: Job) -> float:
+        return self._pace.get(job.kind, 0.0) * job.tokens
+
+    def _enter(self, job: Job) -> None:
+        """Who comes back has had what the others have had: nothing is saved up while there was nothing to do."""
+        for turn in self._begun:
+            if turn.has_slot:
+                self._charge(turn)
+        if not any(each.lane == job.lane for each in self._all()):
+            other = self._lanes[LONG if job.short else SHORT]
+            self._lanes[job.lane] = max(self._lanes[job.lane], other)
+        others = [had for (lane, _), had in self._clients.items() if lane == job.lane]
+        self._clients.setdefault((job.lane, job.client), min(others, default=0.0))
+
+    def _leave(self, jobs: Sequence[Job]) -> None:
+        there = {(job.lane, job.client) for job in self._waiting}
+        there |= {(job.lane, job.client) for turn in self._begun for job in turn.jobs}
+        for job in jobs:
+            if (job.lane, job.client) not in there:
+                self._clients.pop((job.lane, job.client), None)
+
+    def _charge(self, turn: _Turn) -> None:
+        now = monotonic()
+        seconds, turn.since = now - turn.since, now
+        turn.slice += seconds
+        turn.had += seconds
+        self._lanes[turn.lane] += seconds
+        size = sum(job.size for job in turn.jobs)
+        for job in turn.jobs:
+            self._clients[job.lane, job.client] += seconds * job.size / max(1, size)
+
+    def _rank(self, each: "Job | _Turn") -> tuple[bool, float, float, float]:
+        """The lowest is next: what is over ends at once, then by what lane, client and job have had."""
+        job, had = (each, 0.0) if isinstance(each, Job) else (each.jobs[0], each.had)
+        lane = self._lanes[job.lane] - (LEAD_SECONDS if job.short else 0.0)
+        # In whole slices, so that one that has begun goes on before another begins.
+        return not each.is_over(), lane, self._clients[job.lane, job.client], had // SLICE_SECONDS
+
+    def _next(self) -> "Job | _Turn | None":
+        begun = Counter(turn.lane for turn in self._begun)
+        first: dict[tuple[str, Hashable], Job] = {}  # of every client: its others have had just as much
+        for job in self._waiting:
+            if begun[job.lane] < BEGUN * self.slots:
+                first.setdefault((job.lane, job.client), job)
+        # min gives the first of equals: those that have begun, and then in the order in which they came.
+        candidates: list[Job | _Turn] = [turn for turn in self._begun if not turn.has_slot]
+        return min([*candidates, *first.values()], key=self._rank, default=None)
+
+    def _dispatch(self) -> None:
+        """Give free slots to those who are next."""
+        while self._free and (chosen := self._next()) is not None:
+            self._free -= 1
+            if isinstance(chosen, _Turn):
+                chosen.has_slot, chosen.since, chosen.slice = True, monotonic(), 0.0
+                chosen.resume.notify()
+                continue
+            turn = _Turn(self._take(chosen), threading.Condition(self._lock))
+            self._begun.append(turn)
+            if not self._idle:
+                thread = threading.Thread(target=self._work, name=f"work-{len(self._threads)}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            else:
+                self._idle -= 1
+            self._turns.put(turn)
 
     def _take(self, first: Job) -> list[Job]:
-        """A waiting job and those that can be run with it; the lock is held."""
+        """A waiting job and those that can be run with it."""
         jobs, size = [first], first.size
         if first.key is not None:
             for job in self._waiting:
@@ -161,28 +290,52 @@ class Work:
                     size += job.size
         for job in jobs:
             self._waiting.remove(job)
-        self._active += len(jobs)
         return jobs
 
-    def _run(self, jobs: list[Job]) -> None:
+    def _end_threads(self) -> None:
+        if self._closing and not self._waiting and not self._begun:
+            for _ in self._threads:
+                self._turns.put(None)
+
+    # In a thread that works.
+
+    def _work(self) -> None:
+        while (turn := self._turns.get()) is not None:
+            self._run(turn)
+
+    def _run(self, turn: _Turn) -> None:
         """Run jobs together and give each its result, or its error."""
-        begun = [job for job in jobs if job.future.set_running_or_notify_cancel()]
-        outcomes = self._outcomes(begun)
+        jobs = [job for job in turn.jobs if job.future.set_running_or_notify_cancel()]
+        outcomes = self._outcomes(jobs, turn)
         # First, so that whoever has the last result sees that nothing is active.
-        with self._changed:
-            self._active -= len(jobs)
-        for job, outcome in zip(begun, outcomes, strict=True):
+        with self._lock:
+            self._charge(turn)
+            self._begun.remove(turn)
+            self._leave(turn.jobs)
+            if jobs and not turn.is_over():
+                self._learn(turn)
+            self._free += 1
+            self._idle += 1
+            self._dispatch()
+            self._end_threads()
+        for job, outcome in zip(jobs, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 job.future.set_exception(outcome)
             else:
                 job.future.set_result(outcome)
 
-    def _outcomes(self, jobs: list[Job]) -> Sequence[Any]:
+    def _learn(self, turn: _Turn) -> None:
+        kind, tokens = turn.jobs[0].kind, sum(job.tokens for job in turn.jobs)
+        before = self._pace.get(kind)
+        pace = turn.had / max(1, tokens)
+        self._pace[kind] = pace if before is None else 0.8 * before + 0.2 * pace
+        self.done[kind] += tokens
+
+    def _outcomes(self, jobs: list[Job], turn: _Turn) -> Sequence[Any]:
         def step() -> None:
             if all(job.is_over() for job in jobs):
                 raise _Stopped
-            if not jobs[0].short:
-                self._let_pass()
+            self._make_way(turn)
 
         try:
             # The deadline may have come while they waited.
@@ -195,14 +348,22 @@ class Work:
             if len(jobs) == 1:
                 return [error]
             # One of them may be at fault; the others shall not pay for it.
-            return [outcome for job in jobs for outcome in self._outcomes([job])]
+            return [outcome for job in jobs for outcome in self._outcomes([job], turn)]
 
-    def _let_pass(self) -> None:
-        """Run what is short before a job goes on that is not."""
-        if not self._waiting:
+    def _make_way(self, turn: _Turn) -> None:
+        """Stand still while it is another's turn."""
+        # Without the lock: nobody waits, most of the time.
+        if not self._waiting and len(self._begun) <= self.slots:
             return
-        with self._changed:
-            first = next((job for job in self._waiting if job.short), None)
-            jobs = [] if first is None else self._take(first)
-        if jobs:
-            self._run(jobs)
+        with self._lock:
+            self._charge(turn)
+            other = self._next()
+            if other is None or self._rank(other) >= self._rank(turn):
+                return
+            if turn.slice < SLICE_SECONDS and (other.lane == LONG or turn.lane == SHORT) and not other.is_over():
+                return
+            turn.has_slot = False
+            self._free += 1
+            self._dispatch()
+            while not turn.has_slot:
+                turn.resume.wait()

@@ -44,6 +44,7 @@ class StateFormat:
         # One word shows the shapes; any will do.
         _, reading = model.model.read(torch.zeros(1, 1, dtype=torch.int64, device=model.device))
         self._shapes = [tuple(tensor.shape) for tensor in _tensors(reading)]
+        self._types = [tensor.dtype for tensor in _tensors(reading)]
         self._device = model.device
         numbers = sum(map(math.prod, self._shapes))
         self.characters = math.ceil((_HEAD.size + 4 * numbers + _CHECKSUM.size) / 3) * 4
@@ -90,7 +91,7 @@ class StateFormat:
         if not numbers.isfinite().all():
             raise StateError("holds numbers that are not finite; begin anew with null.")
         parts = [part.view(shape) for part, shape in zip(numbers.split(sizes), self._shapes, strict=True)]
-        h, c, total, *largest = (part.to(self._device) for part in parts)
+        h, c, total, *largest = (part.to(self._device, dtype) for part, dtype in zip(parts, self._types, strict=True))
         return Reading((h, c), total, count, *largest)
 
 

@@ -9,26 +9,93 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from quasirnn.data.text_files import read_lines
-from quasirnn.errors import UserError
-from quasirnn.tasks.pipeline import load
+from quasirnn.errors import UserError, shown, some
+from quasirnn.tasks import shipped
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained model.")]
+if TYPE_CHECKING:
+    from quasirnn.data.vocabulary import Vocabulary
+
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder of a trained model, or a name of `quasirnn models`.")
+]
+RunAndTexts = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RUN] [TEXT]...",
+        help="The folder of a trained model or a name of `quasirnn models`, then texts. Without RUN: the model that is "
+        "installed for this. Without texts: standard input.",
+    ),
+]
 Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; standard input if none.")]
 TextFile = Annotated[Path | None, typer.Option(help="Read the texts from a file, one a line.")]
+OneText = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The text; standard input if none.")]
+OneTextFile = Annotated[Path | None, typer.Option(help="Read the text from a file, all of its lines.")]
+Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: a .png in RUN]")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 
 
-def load_run(run: Path, task: str) -> Any:
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        metavar="float32|bfloat16|int8",
+        help="What to compute in: less is faster on a CPU and a little less exact. [default: as the run was saved]",
+    ),
+]
+
+
+def load_run(run: Path, task: str, precision: str | None = None) -> Any:
     """The pipeline of a run, which must be one of `task`."""
-    pipeline = load(run)
+    from quasirnn.tasks.pipeline import load
+
+    pipeline = load(run, precision=precision)
     if pipeline.task != task:
         raise UserError(f"{run}: is a run of {pipeline.task}, this command needs one of {task}.")
+    if pipeline.toy:
+        print(f"Note: {run}: {pipeline.toy}.", file=sys.stderr)
     return pipeline
+
+
+def run_and_texts(arguments: list[str] | None, file: Path | None, task: str) -> tuple[Path, list[str]]:
+    """What a command was given as [RUN] [TEXT]...: the run, or else the installed model of the task; and the texts.
+
+    The first word is the run if it is a folder or the name of a model. If it is neither, it is taken for a run with a
+    mistake in it where it cannot be meant as text: before other texts, with --file, or as a path.
+    """
+    first, *rest = arguments or [""]
+    one_word = first != "" and not any(character.isspace() for character in first)
+    if shipped.is_run(first) or (one_word and (rest or file is not None or os.sep in first)):
+        return Path(first), rest
+    return default_run(task), arguments or []
+
+
+def default_run(task: str) -> Path:
+    """The installed model of a task, by its name; says so."""
+    name = shipped.default(task)
+    print(f"Model: {name} (`quasirnn models` lists all)", file=sys.stderr)
+    return Path(name)
+
+
+def beside(run: Path, name: str) -> Path:
+    """Where a picture goes by default: into the run; for an installed model, where the user is."""
+    return run / name if run.is_dir() else Path(name)
+
+
+def note_unknown(vocabulary: Vocabulary, text: str) -> None:
+    """Say which tokens of a text a model does not know."""
+    if unknown := vocabulary.unknown_tokens(text):
+        print(f"Note: not in the vocabulary, read as unknown: {some(list(map(shown, unknown)))}", file=sys.stderr)
+
+
+def noting_unknown(vocabulary: Vocabulary, texts: Iterable[str]) -> Iterator[str]:
+    """The texts as they come, each with a note on what a model does not know of it."""
+    for text in texts:
+        note_unknown(vocabulary, text)
+        yield text
 
 
 def read_texts(arguments: list[str] | None, file: Path | None) -> Iterator[str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from quasirnn.errors import RunError
 from quasirnn.plots.curves import Curve, learning_curves
-from quasirnn.tasks.run_folder import Run
+from quasirnn.tasks.run_folder import Run, Training
 
 if TYPE_CHECKING:
     from quasirnn.tasks.task import Task
@@ -56,10 +56,13 @@ def draw_curves(
         if not len(curve.valid) + len(curve.train):
             raise RunError(f"{run.path}: has no {figure}. It has {', '.join(sorted(figures[run.path]))}.")
         curves.append(curve)
+    corpora = " and ".join(dict.fromkeys(str(_training(run).corpus.get("name", "own data")) for run in runs))
     learning_curves(
         path,
         curves,
         figure=figure,
+        unit=task.units.get(figure, ""),
+        title=f"{task.name.replace('-', ' ').capitalize()}, {corpora}: {figure.replace('_', ' ')} by epoch",
         higher_is_better=task.higher_is_better if figure == task.best_by else figure in HIGHER_IS_BETTER,
         logarithmic=figure == "perplexity",
         references=references,
@@ -133,9 +136,10 @@ def _curve(run: Run, records: Sequence[Record], name: str, figure: str) -> Curve
             values = [math.exp(min(loss, 700.0)) for loss in losses]
         return np.array([record["step"] / steps_per_epoch for record in chosen]), np.array(values)
 
-    return Curve(name, *series("valid"), *series("train"), group=_cell(run)).finite()
+    return Curve(name, *series("valid"), *series("train"), group=_training(run).settings.cell).finite()
 
 
-def _cell(run: Run) -> str:
-    """Runs of one cell are shades of one colour."""
-    return str(run.read_config().get("cell", ""))
+def _training(run: Run) -> Training[Any]:
+    from quasirnn.tasks.registry import task_of
+
+    return run.read_training(task_of(run).settings)

@@ -1,17 +1,15 @@
-"""The demo: each task trained on its built-in corpus with the QRNN and with the equal LSTM, then tested and shown.
+"""The demo: what the installed models do; then each task trained on its built-in corpus with both cells, and tested.
 
 What a task shows is its `Demo`; here is what they share. All runs are ordinary ones of the preset `demo`, and stay in
 the demo's folder to be used.
 
-The cells are compared twice. After equal steps: both make the preset's. After equal time: the slower cell is trained
-once more, from the start, with as many steps as it makes while the faster one makes all of its own:
+The cells are compared after equal time: the QRNN makes the preset's steps, the LSTM as many as it makes in that time:
 
-    steps of the slower = steps of the faster * speed of the slower / speed of the faster
+    steps of the LSTM = steps of the QRNN * speed of the LSTM / speed of the QRNN
 
-Its learning rate falls to the end of those steps. The first run of the slower cell, evaluated when that time was over,
-would be an unfair stand-in: it would be in the middle of its schedule, at a high rate. What counts as time is forward,
-backward and update, without validation, batches and files. The speeds are those of some steps in turns, as the two
-trainings, one after the other, may meet the machine under different load.
+Each has a learning rate that falls to the end of its own steps. What counts as time is forward, backward and update,
+without validation, batches and files. The speeds are those of some steps in turns, as the two trainings, one after the
+other, may meet the machine under different load.
 """
 
 from __future__ import annotations
@@ -29,9 +27,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from quasirnn.errors import RunError
+from quasirnn.tasks import shipped
 from quasirnn.tasks.curves import draw_curves
 from quasirnn.tasks.pipeline import load
-from quasirnn.tasks.run_folder import Run, check_new
+from quasirnn.tasks.run_folder import check_new
 from quasirnn.tasks.task import Task
 from quasirnn.tasks.training_run import Request, Trained, train
 from quasirnn.training.learner import Tick
@@ -40,8 +39,6 @@ from quasirnn.training.learner import Tick
 UNFINISHED = "."
 
 NAMES = {"qrnn": "QRNN", "lstm": "LSTM"}
-# Cells whose speeds differ by less are as fast as each other.
-AS_FAST = 0.01
 # Steps of each cell that its speed is taken from.
 PAIRS = 30
 
@@ -54,13 +51,8 @@ class Interrupted(Exception):
 class Minutes:
     """What a task takes on two cores with nothing else on them, with all steps of its preset."""
 
-    qrnn: float
-    lstm: float
+    training: float  # of one cell
     rest: float  # the corpus, baselines, tests, examples, pictures
-
-    def training(self, with_lstm: bool) -> float:
-        """Of both cells, and of the slower one once more in the time of the faster."""
-        return self.qrnn + self.lstm + min(self.qrnn, self.lstm) if with_lstm else self.qrnn
 
 
 @dataclass(frozen=True)
@@ -69,11 +61,11 @@ class Row:
 
     name: str
     parameters: int
-    equal_steps: float  # quality on held-out text
-    equal_time: float | None = None  # None where nothing is compared
-    speed: float | None = None  # items of training a second; None where there are no steps, or too few to tell
+    quality: float  # on held-out text
+    steps: int | None = None  # of training; None for what is no network
+    speed: float | None = None  # items of training a second; None where there are too few steps to tell
     ratio: float | None = None  # that speed / the LSTM's
-    minutes: float | None = None  # of the training with equal steps, validations included
+    minutes: float | None = None  # of the training, validations included
 
 
 @dataclass(frozen=True)
@@ -95,6 +87,7 @@ class Demo:
         minutes: that it takes.
         test: the figure of a pipeline on held-out text.
         show: an example, made with a pipeline; pictures go to the folder. Called with (pipeline, folder, seed, screen).
+        use: the same with the installed model of the task, on text that people write: (pipeline, folder, seed).
         baselines: rows of models that are no networks.
         commands: to be typed next, with {folder}.
     """
@@ -104,6 +97,7 @@ class Demo:
     minutes: Minutes
     test: Callable[[Any, Tick], float]
     show: Callable[[Any, Path, int, Screen], Shown]
+    use: Callable[[Any, Path, int], Shown] | None = None
     baselines: Callable[[Tick], list[Row]] | None = None
     commands: Sequence[str] = ()
 
@@ -143,29 +137,27 @@ class Screen:
 
 
 @dataclass(frozen=True)
-class Again:
-    """The slower cell's training for the time of the faster one."""
-
-    name: str
-    steps: int
-    minutes: float
-
-
-@dataclass(frozen=True)
 class Part:
     """What a task has shown."""
 
     task: Task[Any]
     demo: Demo
-    steps: int
     rows: list[Row]
     shown: Shown
     run: str  # the folder of the model to be served
-    again: Again | None = None
+
+
+def use_installed(tasks: Sequence[Task[Any]], folder: Path, seed: int) -> Iterator[tuple[str, Shown]]:
+    """What each installed model of these tasks does with a text, one after the other; pictures go to the folder."""
+    for name, path in shipped.models().items():
+        pipeline = load(path)
+        demo = pipeline.definition.demo
+        if demo is not None and demo.use is not None and any(task.name == pipeline.task for task in tasks):
+            yield name, demo.use(pipeline, folder, seed)
 
 
 def run_part(task: Task[Any], folder: Path, plan: Plan, screen: Screen) -> Part:
-    """A run of the demo preset for each cell, at FOLDER/TASK-CELL, and one for equal time, at ...-equal-time.
+    """A run of the demo preset for each cell, at FOLDER/TASK-CELL.
 
     Raises:
         Interrupted: a signal ended a training.
@@ -173,60 +165,46 @@ def run_part(task: Task[Any], folder: Path, plan: Plan, screen: Screen) -> Part:
     demo = task.demo
     assert demo is not None
     settings = task.presets["demo"].qrnn
-    steps = max(1, round(settings.max_steps * plan.share))
-    # The preset's epochs have room for the preset's steps and few more.
-    epochs = math.ceil(settings.epochs * max(1.0, plan.share))
+    most = max(1, round(settings.max_steps * plan.share))
+    steps = {"qrnn": most}
+    speeds: Speeds | None = None
 
-    def keys(steps: int) -> list[str]:
-        return [f"max_steps={steps}", f"epochs={epochs}", f"seed={plan.seed}", f"checkpoint_every={steps}"]
+    def keys(number: int) -> list[str]:
+        # The preset's epochs have room for the preset's steps and few more.
+        epochs = math.ceil(settings.epochs * max(1.0, number / settings.max_steps))
+        return [f"max_steps={number}", f"epochs={epochs}", f"seed={plan.seed}", f"checkpoint_every={number}"]
 
-    def trained_with(cell: str, steps: int, ending: str = "") -> Trained:
-        path = folder / f"{task.name}-{cell}{ending}"
-        return _train(task, Request(preset="demo", cell=cell, out=path, overrides=keys(steps)), screen)
-
-    def tested(run: Run) -> tuple[Any, float]:
-        with screen.progress(f"testing {run.path.name}") as tick:
-            pipeline = load(run.path)
-            return pipeline, demo.test(pipeline, tick)
-
-    trained = {cell: trained_with(cell, steps) for cell in plan.cells}
-    results = {cell: tested(each.run) for cell, each in trained.items()}
-    qualities = {cell: quality for cell, (_, quality) in results.items()}
-    runs = [each.run for each in trained.values()]
-    items: dict[str, float | None] = {cell: recorded_speed(each) for cell, each in trained.items()}
-    equal_time: dict[str, float] = {}
-    ratio, again = None, None
     if plan.time_cells is not None:
         with screen.progress("a step of each cell in turns") as tick:
-            speeds = plan.time_cells(task, keys(steps), min(PAIRS, steps), tick)
-        items, equal_time, ratio = dict(speeds.items), dict(qualities), speeds.ratio
-        slower, fewer = steps_in_equal_time(steps, speeds.ratio)
-        if fewer < (1 - AS_FAST) * steps:
-            another = trained_with(slower, fewer, "-equal-time")
-            _, equal_time[slower] = tested(another.run)
-            runs.append(another.run)
-            again = Again(NAMES[slower], another.outcome.step, another.outcome.minutes)
-    rows = [
-        Row(
-            name=NAMES[cell],
-            parameters=each.parameters,
-            equal_steps=qualities[cell],
-            equal_time=equal_time.get(cell),
-            speed=items[cell],
-            ratio=ratio if cell == "qrnn" or ratio is None else 1.0,
-            minutes=each.outcome.minutes,
+            speeds = plan.time_cells(task, keys(most), min(PAIRS, most), tick)
+        steps["lstm"] = steps_in_equal_time(most, speeds.ratio)
+    rows, runs, pipelines = [], [], []
+    for cell in plan.cells:
+        request = Request(preset="demo", cell=cell, out=folder / f"{task.name}-{cell}", overrides=keys(steps[cell]))
+        trained = _train(task, request, screen)
+        with screen.progress(f"testing {trained.run.path.name}") as tick:
+            pipelines.append(load(trained.run.path))
+            quality = demo.test(pipelines[-1], tick)
+        runs.append(trained.run)
+        rows.append(
+            Row(
+                name=NAMES[cell],
+                parameters=trained.parameters,
+                quality=quality,
+                steps=trained.outcome.step,
+                speed=recorded_speed(trained) if speeds is None else speeds.items[cell],
+                ratio=None if speeds is None else speeds.ratio if cell == "qrnn" else 1.0,
+                minutes=trained.outcome.minutes,
+            )
         )
-        for cell, each in trained.items()
-    ]
     if demo.baselines is not None:
         with screen.progress("fitting baselines") as tick:
             rows = demo.baselines(tick) + rows
     curves = folder / f"{task.name}-curves.png"
     draw_curves(runs, curves)
-    pipeline = next(pipeline for pipeline, _ in results.values())
-    shown = demo.show(pipeline, folder, plan.seed, screen)
+    shown = demo.show(pipelines[0], folder, plan.seed, screen)
     shown = Shown(shown.heading, shown.example, [curves, *shown.pictures])
-    return Part(task, demo, steps, rows, shown, f"{task.name}-{plan.cells[0]}", again)
+    return Part(task, demo, rows, shown, f"{task.name}-{plan.cells[0]}")
 
 
 def _train(task: Task[Any], request: Request, screen: Screen) -> Trained:
@@ -252,14 +230,13 @@ def recorded_speed(trained: Trained) -> float | None:
     return statistics.median(speeds) if speeds else None
 
 
-def steps_in_equal_time(steps: int, ratio: float) -> tuple[str, int]:
-    """The slower cell, and how many steps it makes while the other makes `steps`; ratio: QRNN's speed / LSTM's.
+def steps_in_equal_time(steps: int, ratio: float) -> int:
+    """How many steps the LSTM makes while the QRNN makes `steps`; ratio: QRNN's speed / LSTM's.
 
     >>> steps_in_equal_time(1200, 1.5), steps_in_equal_time(1200, 0.75)
-    (('lstm', 800), ('qrnn', 900))
+    (800, 1600)
     """
-    slower, share = ("lstm", 1 / ratio) if ratio >= 1 else ("qrnn", ratio)
-    return slower, max(1, round(steps * share))
+    return max(1, round(steps / ratio))
 
 
 def finished(unfinished: Path) -> Path:

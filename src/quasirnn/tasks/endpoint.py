@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from quasirnn.errors import shown
-from quasirnn.schema import Schema, Text
+from quasirnn.schema import Schema, Text, alternatives
 
 NAME_CHARACTERS = 200  # of a model, a label
 
@@ -43,7 +43,23 @@ class Request(Schema):
             name = unknown[:100].encode("utf-8", "replace").decode()
             sentence = f"{shown(name)}: no such field; there are {', '.join(known)}."
             raise PydanticCustomError("unknown_field", "{sentence}", {"sentence": sentence, "field": name})
-        return values
+        return (
+            {name: cls._as_number(name, value) for name, value in values.items()}
+            if isinstance(values, dict)
+            else values
+        )
+
+    @classmethod
+    def _as_number(cls, name: str, value: Any) -> Any:
+        """JSON has one kind of number: for an integer, 9.0 is one."""
+        whole = (
+            isinstance(value, float) and value.is_integer() and int in alternatives(cls.model_fields[name].annotation)
+        )
+        return int(value) if whole else value
+
+
+class Response(BaseModel):
+    """An answer, as the API's documentation has it."""
 
 
 def _nothing(pipeline: Any, request: Any) -> None:
@@ -58,24 +74,30 @@ class Endpoint:
         path: as in "/classify".
         summary: for the API's documentation.
         request: the fields of the body.
+        response: those of the answer besides "model", for the API's documentation; of a stream those of its end.
         answer: takes the pipeline, one or more requests and `step`, and returns the JSON of each answer, or an
             `InvalidField` in its place. Of a stream: takes one request, and a function to call with each piece of text
             as well, and returns the JSON of the end.
         check: raises `InvalidField` for a request that need not wait in the queue.
         together: requests with equal values may be answered together; None for one that is answered alone.
         size: how much of a batch a request takes up.
+        tokens: how much work it is: time grows with it.
         is_short: whether it is done in a moment, so that longer ones can wait for it.
         stream: the answer is a stream of pieces of text.
         limits: what a request may ask for at most, by name, for GET /models.
+        example: a body for the API's documentation, made of a text that the model can be tried with.
     """
 
     path: str
     summary: str
     request: type[Request]
     answer: Callable[..., Any]
+    response: type[Response] = Response
     check: Callable[[Any, Any], None] = _nothing
     together: Callable[[Any], Hashable] = lambda request: None
     size: Callable[[Any], int] = lambda request: 1
+    tokens: Callable[[Any], int] = lambda request: 1
     is_short: Callable[[Any], bool] = lambda request: False
     stream: bool = False
     limits: Mapping[str, float] = field(default_factory=dict)
+    example: Callable[[str], dict[str, Any]] | None = None

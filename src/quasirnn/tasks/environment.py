@@ -41,7 +41,7 @@ def cpu_name() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the sources that run, "+" behind it if they differ from it; None if they are not in a work tree."""
+    """The commit of the sources that run, "+" appended if they differ from it; None if they are not in a work tree."""
     folder = Path(__file__).parents[3]
     if not (folder / ".git").exists():
         return None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
-import typer
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -20,30 +20,39 @@ from quasirnn.data.batches import Batch
 from quasirnn.data.corpus import SPLITS, Columns, Corpus, Part, built_in, finish_line
 from quasirnn.data.known import line_count
 from quasirnn.data.streams import EvaluationStreams, Streams
-from quasirnn.data.tokens import END_OF_LINE, count_tokens
+from quasirnn.data.tokens import END_OF_LINE, UNKNOWN_WORD, count_tokens
 from quasirnn.data.vocabulary import RUNNING_TEXT_SPECIALS, Vocabulary
 from quasirnn.errors import DataError, RunError, UserError, shown
 from quasirnn.models import LanguageModel, Sampler
+from quasirnn.models.count_model import CountModel
 from quasirnn.models.initialisation import init_uniform, init_unigram, init_unit_gates
+from quasirnn.models.neural_cache import CachedLosses, best_of, read
 from quasirnn.schema import Text
-from quasirnn.tasks import console
-from quasirnn.tasks.console import AsJson, RunArgument, TextFile, Texts
+from quasirnn.tasks import language_model_commands
 from quasirnn.tasks.demo import Demo, Minutes, Screen, Shown
-from quasirnn.tasks.endpoint import Emit, Endpoint, InvalidField, Request, Step
-from quasirnn.tasks.pipeline import Evaluation, Pipeline, finite
+from quasirnn.tasks.endpoint import Emit, Endpoint, InvalidField, Request, Response, Step
+from quasirnn.tasks.fitting import Amount, Rule
+from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, setting
+from quasirnn.tasks.significance import Rows
 from quasirnn.tasks.task import Dataset, Task, silent
+from quasirnn.tasks.verdict import Baselines
 from quasirnn.training.learner import Carried, Tick
 from quasirnn.training.world import World
 
-NAME = "language-model"
 BUILT_IN = "python-topics"
 # Validation while training reads this many streams side by side, each warmed with so many tokens before its part:
 # an LSTM would take minutes for one stream. `evaluate` reads the text as one stream.
 VALIDATION_STREAMS, VALIDATION_CONTEXT = 16, 256
+# Count models that a language model is compared with.
+ORDERS = {1: "counts of single tokens", 5: "5-gram counts (Kneser-Ney)"}
 # Tokens that are read at once in an evaluation; the window is as long as that allows.
 EVALUATION_TOKENS = 4096
+# The same with a neural cache, which compares each of them with all that it remembers.
+CACHE_WINDOW = 256
+# Tokens that count as one row where two models are compared.
+BLOCK = 100
 
 
 class LanguageModelSettings(TaskSettings):
@@ -52,14 +61,28 @@ class LanguageModelSettings(TaskSettings):
     aliases: ClassVar[Mapping[str, str]] = {"gates_start": "gate_init", "unigram_start": "unigram_init"}
     value_aliases: ClassVar[Mapping[str, Mapping[Any, Any]]] = {"gate_init": {"usual": "default"}}
 
-    level: Literal["word", "character"] = setting("word", help="what a token is", group="data")
+    level: Literal["word", "character"] = setting("word", help="what a token is", group="data", kept="fixed")
     min_count: int | None = setting(
         None, help="read rarer tokens as unknown; none: 2 for words if the text has no <unk>", group="data", at_least=1
     )
-    embedding_size: int | None = setting(
-        None, help="size of the word vectors; none: hidden_size", group="model", at_least=1, at_most=65_536
+    documents: bool = setting(
+        False,
+        help="every line is read on its own: nothing of the lines before it has an effect",
+        group="data",
+        kept="default",
     )
-    tied: bool = setting(False, help="softmax and word vectors share their weight", group="model")
+    embedding_size: int | None = setting(
+        None,
+        help="size of the word vectors; none: hidden_size",
+        group="model",
+        at_least=1,
+        at_most=65_536,
+        kept="fixed",
+    )
+    tied: bool = setting(False, help="softmax and word vectors share their weight", group="model", kept="fixed")
+    input_dropout: float | None = setting(
+        None, help="share dropped of the word vectors; none: dropout", group="model", at_least=0, below=1
+    )
     output_dropout: float = setting(0.0, help="share dropped before the softmax", group="model", at_least=0, below=1)
     locked_dropout: bool = setting(False, help="one dropout mask for all steps of a window", group="model")
     word_dropout: float = setting(0.0, help="share of words that are dropped", group="model", at_least=0, below=1)
@@ -69,7 +92,7 @@ class LanguageModelSettings(TaskSettings):
         help="initialisation of the layers: their own; so that gates see unit variance; or within 0.05",
         group="model",
     )
-    gate_bias: bool = setting(True, help="biases inside the recurrent layers", group="model")
+    gate_bias: bool = setting(True, help="biases inside the recurrent layers", group="model", kept="fixed")
     unigram_init: bool = setting(
         False, help="the softmax' bias is initialised with the log frequency of each token", group="model"
     )
@@ -88,58 +111,30 @@ class LanguageModelSettings(TaskSettings):
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
+        if self.documents and self.cell != "qrnn":
+            yield "documents: only a QRNN can begin anew inside a row; leave it out, or cell=qrnn"
         if self.tied and self.embedding_size not in (None, self.hidden_size):
             yield f"embedding_size: with tied=true it is hidden_size={self.hidden_size}, got {self.embedding_size}"
 
 
 DEMO = Preset(
     "demo",
-    LanguageModelSettings(
-        level="character",
-        hidden_size=192,
-        num_layers=2,
-        embedding_size=64,
-        dropout=0.1,
-        batch_size=16,
-        length=96,
-        learning_rate=6e-3,
-        clip=1.0,
-        warm_up=20,
-        epochs=12,
-        max_steps=1000,
-        checkpoint_every=200,
+    LanguageModelSettings.of(
         # With the layers' own initialisation the LSTM learns nothing within these steps, and the QRNN less.
-        gate_init="unit",
+        "level=character hidden_size=192 num_layers=2 embedding_size=64 dropout=0.1 gate_init=unit",
+        "batch_size=16 length=96 learning_rate=6e-3 clip=1 warm_up=0.02",
+        "epochs=12 max_steps=1000 checkpoint_every=200",
     ),
 )
 
 PAPER = Preset(
     "paper",
-    LanguageModelSettings(
-        level="word",
-        hidden_size=640,
-        num_layers=2,
-        kernel_size=2,
-        pooling="fo",
-        zoneout=0.1,
-        dropout=0.5,
-        output_dropout=0.5,
-        gate_bias=False,
-        gate_init="unit",
-        word_scale=0.1,
-        unigram_init=True,
-        batch_size=20,
-        length=105,
-        optimizer="sgd",
-        learning_rate=1.0,
-        schedule="hold-decay",
-        hold_epochs=6,
-        decay=0.95,
-        epochs=72,
-        l2=2e-4,
-        clip=10.0,
-        loss_scale=20.0,
-        checkpoint_every=100,
+    LanguageModelSettings.of(
+        "level=word hidden_size=640 num_layers=2 kernel_size=2 pooling=fo zoneout=0.1 dropout=0.5",
+        "output_dropout=0.5 gate_bias=false gate_init=unit word_scale=0.1 unigram_init=true",
+        "batch_size=20 length=105 optimizer=sgd learning_rate=1 schedule=hold-decay hold_epochs=6 decay=0.95",
+        "l2=2e-4 clip=10 loss_scale=20",
+        "epochs=72 checkpoint_every=100",
     ),
     by_cell={"lstm": {"gate_bias": True}},
     notes={
@@ -172,31 +167,53 @@ PAPER = Preset(
     },
 )
 
-# Ours throughout: tied word vectors, AdamW, dropout on all sides, many small steps, half the bits where that is faster.
+# Ours throughout: tied word vectors, AdamW, dropout on all sides, many small steps, bfloat16 where that is faster.
 FAST = Preset(
     "fast",
-    LanguageModelSettings(
-        level="word",
-        hidden_size=640,
-        num_layers=2,
-        zoneout=0.1,
-        dropout=0.4,
-        output_dropout=0.4,
-        tied=True,
-        batch_size=20,
-        length=35,
-        optimizer="adamw",
-        learning_rate=2e-3,
-        weight_decay=0.02,
-        schedule="cosine",
-        warm_up=400,
-        epochs=5,
-        clip=1.0,
-        precision="bfloat16",
-        checkpoint_every=500,
+    LanguageModelSettings.of(
+        "level=word hidden_size=640 num_layers=2 zoneout=0.1 dropout=0.4 output_dropout=0.4 tied=true",
+        "batch_size=20 length=35 optimizer=adamw learning_rate=2e-3 weight_decay=0.02 schedule=cosine",
+        "warm_up=0.06 clip=1",
+        "epochs=5 precision=auto checkpoint_every=500",
     ),
     # An LSTM whose gates see next to nothing at first does not begin to learn.
     by_cell={"lstm": {"gate_init": "unit"}},
+)
+
+# Text of fewer characters than this, in which nothing was replaced by <unk>, is read by characters.
+CHARACTERS = 5_000_000
+
+RULES = {
+    "word": Rule(
+        by_tokens={"hidden_size": ((5e4, 128), (1e6, 640)), "dropout": ((1e5, 0.5), (1e6, 0.4))},
+        by_items={},
+        steps=((1_500, 900), (28_000, 7_000), (280_000, 40_000)),
+        fixed={"batch_size": 20},
+    ),
+    "character": Rule(
+        by_tokens={
+            "hidden_size": ((2e5, 128), (2e6, 256), (2e7, 512)),
+            "dropout": ((2e5, 0.25), (2e6, 0.1)),
+            "output_dropout": ((2e5, 0.25), (2e6, 0.1)),
+            "learning_rate": ((2e5, 6e-3), (2e6, 4e-3)),
+        },
+        by_items={"batch_size": ((2_000, 16), (20_000, 32), (200_000, 64))},
+        steps=((2_000, 1_500), (20_000, 4_000), (200_000, 15_000)),
+        fixed={"length": 96, "embedding_size": 64, "tied": False, "zoneout": 0.0, "gate_init": "unit"},
+    ),
+}
+
+# A modern recipe at the paper's size, put together from published ones; no run of it is finished yet.
+BEST = Preset(
+    "best",
+    LanguageModelSettings.of(
+        "level=word hidden_size=640 num_layers=2 zoneout=0.1 tied=true input_dropout=0.4 dropout=0.3",
+        "output_dropout=0.5 locked_dropout=true word_dropout=0.1",
+        "ar=2 tar=1 batch_size=64 length=70 optimizer=adamw learning_rate=5e-3 weight_decay=0.02 schedule=cosine",
+        "warm_up=0.1 clip=0.25",
+        "epochs=40 average=0.25 precision=auto checkpoint_every=100",
+    ),
+    by_cell={"lstm": {"gate_init": "unit", "learning_rate": 1e-2}},
 )
 
 
@@ -215,16 +232,20 @@ def loss_per_token(
         streams, context: more than one stream is faster for an LSTM; each then has only `context` tokens from before
             its own part.
     """
-    device = next(model.parameters()).device
     # Short texts do not fill many streams.
     streams = max(1, min(streams, len(ids) // (4 * max(1, context))))
     windows = EvaluationStreams(ids, max(1, EVALUATION_TOKENS // streams), batch_size=streams, context=context)
-    total, state = 0.0, None
+    return sum(each.double().sum().item() for each in losses_of(model, windows, tick)) / windows.targets
+
+
+def losses_of(model: LanguageModel, windows: EvaluationStreams, tick: Tick) -> Iterator[Tensor]:
+    """The losses in nats of each window, (T, B), one after the other."""
+    device = next(model.parameters()).device
+    state = None
     for done, (x, y) in enumerate(windows, 1):
         losses, state = model.losses(x.to(device), y.to(device), state)
-        total += losses.double().sum().item()
+        yield losses
         tick(done, len(windows))
-    return total / windows.targets
 
 
 def perplexity(nats: float) -> float:
@@ -232,24 +253,59 @@ def perplexity(nats: float) -> float:
     return math.exp(nats) if nats < 700 else math.inf
 
 
+def start_of_line(vocabulary: Vocabulary) -> Tensor:
+    """What stands before a text that begins: the end of the line before it, (1,)."""
+    end = vocabulary.special("end")
+    # A character vocabulary has the newline itself, unless its text was one line.
+    return vocabulary.encode("\n") if end is None else torch.tensor([end])
+
+
 class LanguageModelTask(Task[LanguageModelSettings]):
-    name = NAME
+    name = language_model_commands.NAME
     settings = LanguageModelSettings
-    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
+    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST, BEST)}
     model = LanguageModel
     unit = "tokens"
     best_by = "perplexity"
+    compared = ("perplexity",)
+    units: ClassVar = {"perplexity": "per token", "loss": "nats per token", "bits": "per token"}
     loss_is_log_perplexity = True
     paper_corpus = "ptb"
     training_splits = SPLITS
+    evaluation_options = ("cache",)
     next_commands = ("evaluate {run}", "generate {run}")
 
     def columns(self, settings: LanguageModelSettings) -> Columns:
         return Columns(names=("text",), running=True, unit="text")
 
+    def rule(self, settings: LanguageModelSettings, preset: str) -> Rule | None:
+        return RULES[settings.level] if preset == "fast" else None
+
+    def choices(self, settings: LanguageModelSettings, train: Part, given: Collection[str]) -> dict[str, Any]:
+        if "level" in given or len(train.text) >= CHARACTERS or UNKNOWN_WORD in train.text:
+            return {}
+        # The rule's own, or what is given would not fit together: word vectors that are tied have another size.
+        return {"level": "character", **({} if "tied" in given else {"tied": False})}
+
+    def amount(self, settings: LanguageModelSettings, train: Part) -> Amount:
+        tokens = max(1, len(train.text) if settings.level == "character" else len(train.text.split()))
+        length = RULES[settings.level].fixed.get("length", settings.length)
+        return Amount(tokens, tokens / length, f"{settings.level}s")
+
     def built_in(self, settings: LanguageModelSettings, splits: Sequence[str]) -> Corpus:
         text = topics.load()
         return built_in(BUILT_IN, lambda split: {"text": [getattr(text, split)]}, splits)
+
+    def baselines(self, settings: LanguageModelSettings, data: Dataset) -> Baselines:
+        train, valid = (data.parts[split].numpy() for split in ("train", "valid"))
+        bits = {order: CountModel(train, len(data.vocabulary), order).bits_per_token(valid) for order in ORDERS}
+        of_characters = settings.level == "character"
+        return Baselines(
+            "bits" if of_characters else "perplexity",
+            {name: bits[order] if of_characters else 2 ** bits[order] for order, name in ORDERS.items()},
+            unit=" per character" if of_characters else "",
+            advice="Counts are hard to beat on little text: more of it helps most, then epochs=NUMBER.",
+        )
 
     def facts(self, settings: LanguageModelSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
         if settings.level == "word":
@@ -261,15 +317,8 @@ class LanguageModelTask(Task[LanguageModelSettings]):
         return {"level": settings.level, "published": corpus.published}
 
     def make_vocabulary(self, settings: LanguageModelSettings, train: Part, notes: list[str]) -> Vocabulary:
-        return Vocabulary.build(
-            [self._text(settings, train)],
-            settings.level,
-            RUNNING_TEXT_SPECIALS[settings.level],
-            notes,
-            lowercase=settings.lowercase,
-            max_size=settings.max_vocabulary,
-            min_count=settings.min_count,
-        )
+        text, level = self._text(settings, train), settings.level
+        return Vocabulary.build([text], level, RUNNING_TEXT_SPECIALS[level], notes, **settings.vocabulary)
 
     def encode(
         self, settings: LanguageModelSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
@@ -299,11 +348,13 @@ class LanguageModelTask(Task[LanguageModelSettings]):
             len(data.vocabulary),
             **settings.layers,
             embedding_size=settings.embedding_size,
+            input_dropout=settings.input_dropout,
             output_dropout=settings.output_dropout,
             gate_bias=settings.gate_bias,
             tied=settings.tied,
             locked_dropout=settings.locked_dropout,
             word_dropout=settings.word_dropout,
+            document_start=int(start_of_line(data.vocabulary)) if settings.documents else None,
         )
         model.reset_parameters(settings.word_scale)
         if settings.gate_init == "unit":
@@ -356,6 +407,7 @@ class LanguageModelEvaluation(Evaluation):
     tokens: int  # that were predicted: all but the first
     unknown: int
     loss: float  # nats per token
+    cache: dict[str, float] | None = None  # of the neural cache: window, sharpness, share
 
     derived = ("perplexity", "bits_per_token")
 
@@ -367,12 +419,19 @@ class LanguageModelEvaluation(Evaluation):
     def perplexity(self) -> float:
         return perplexity(self.loss)
 
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in super().to_json().items() if name != "cache" or value is not None}
+
     def lines(self) -> list[str]:
         unknown = f", {self.unknown:,} of them unknown" if self.unknown else ""
-        return [
+        lines = [
             f"{self.corpus}, {self.split}: perplexity {self.perplexity:.2f}, {self.bits_per_token:.4f} bits per token "
             f"({self.tokens:,} tokens{unknown})"
         ]
+        if self.cache is not None:
+            how = ", ".join(f"{name} {value:g}" for name, value in self.cache.items())
+            lines.append(f"with a neural cache, chosen on valid: {how}")
+        return lines
 
 
 class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
@@ -393,12 +452,14 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
     def stream(self, prompt: str = "", length: int | None = 100, **how: Any) -> Iterator[str]:
         """The continuation piece by piece as it is sampled, in constant memory; without end if `length` is None.
 
-        An empty prompt is the start of a line.
+        The unknown token is never drawn. An empty prompt is the start of a line.
         """
         if length is not None and length < 0:
             raise ValueError(f"generate: length must be 0 or more, got {length}.")
-        sampler = Sampler(**how)
-        ids = torch.cat([self._line_start(), self.vocabulary.encode(prompt)]).to(self.device)
+        unknown = self.vocabulary.special("unknown")
+        # A word that stands for all that are not known is nothing to write.
+        sampler = Sampler(**how, never=() if unknown is None else (unknown,))
+        ids = torch.cat([start_of_line(self.vocabulary), self.vocabulary.encode(prompt)]).to(self.device)
         tokens = self.model.generate(ids, sampler)
         drawn = tokens if length is None else (next(tokens) for _ in range(length))
         line_start = not prompt or prompt[-1].isspace()
@@ -412,18 +473,20 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         if len(ids) == 0:
             raise DataError("score: the text is empty; there is nothing to predict.")
         unknown = self.vocabulary.special("unknown")
-        nats = loss_per_token(self.model, torch.cat([self._line_start(), ids])) * len(ids)
+        nats = loss_per_token(self.model, torch.cat([start_of_line(self.vocabulary), ids])) * len(ids)
         count = 0 if unknown is None else int((ids == unknown).sum())
         return Score(tokens=len(ids), unknown=count, bits=nats / math.log(2))
 
     def evaluate(
-        self, split: str = "test", data: list[str] | None = None, tick: Tick = silent
+        self, split: str = "test", data: list[str] | None = None, tick: Tick = silent, *, cache: int | None = None
     ) -> LanguageModelEvaluation:
         """Perplexity on a split, read as one stream from its beginning to its end.
 
         Args:
             split: train, valid, test, or the stem of a file.
             data: folders; those of the training if not given.
+            cache: tokens that a neural cache remembers (`models.neural_cache`); how sharp it is and its share are
+                chosen on the training's validation text.
 
         Raises:
             DataError: there is no such split, or too little in it; a TextError if its text is at fault.
@@ -431,23 +494,73 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         name, ids, dataset = self._dataset(split, data)
         if len(ids) < 2:
             raise DataError(f"{name}: has nothing to predict; at least 2 tokens are needed.")
-        loss = loss_per_token(self.model, ids, tick)
+        chosen = None
+        if cache is None:
+            loss = loss_per_token(self.model, ids, tick)
+        else:
+            held_out = self._dataset("valid", None)[1]
+            sharpness, share = best_of(self._cached(held_out, CachedLosses(self.model, cache), tick))
+            chosen = {"window": cache, "sharpness": sharpness, "share": share}
+            losses = self._cached(ids, CachedLosses(self.model, cache, [sharpness], [share]), tick)
+            loss = losses.mean.item()
         unknown = dataset.summaries[name]["unknown"]
-        return LanguageModelEvaluation(dataset.corpus.name, name, tuple(dataset.notes), len(ids) - 1, unknown, loss)
+        return LanguageModelEvaluation(
+            dataset.corpus.name, name, tuple(dataset.notes), len(ids) - 1, unknown, loss, chosen
+        )
+
+    def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
+        if options:
+            raise UserError("--cache and --against: give one of them.")
+        name, ids, dataset = self._dataset(split, data)
+        if len(ids) < 2:
+            raise DataError(f"{name}: has nothing to predict; at least 2 tokens are needed.")
+        losses = torch.cat(
+            [each[:, 0] for each in losses_of(self.model, EvaluationStreams(ids, EVALUATION_TOKENS), tick)]
+        )
+        nats = losses.double().cpu().numpy()
+        evaluation = LanguageModelEvaluation(
+            dataset.corpus.name,
+            name,
+            tuple(dataset.notes),
+            len(nats),
+            dataset.summaries[name]["unknown"],
+            float(nats.mean()),
+        )
+        # Neighbouring tokens are not independent of each other: a row is a block of them.
+        starts = np.arange(0, len(nats), BLOCK)
+        sums, counts = np.add.reduceat(nats, starts), np.diff(np.append(starts, len(nats)))
+        rows = Rows(
+            np.stack([sums, counts], 1),
+            lambda sums: perplexity(sums[0] / sums[1]),
+            -sums / counts,
+            "perplexity",
+            f"blocks of {BLOCK} tokens",
+            dataset.corpus.parts[name].sha256,
+        )
+        return evaluation, rows
+
+    def check_comparable(self, other: Any) -> None:
+        if other.vocabulary != self.vocabulary:
+            raise UserError(
+                f"{self.run.path} and {other.run.path} have different vocabularies, so that a perplexity of one means "
+                f"something else than that of the other: nothing to compare."
+            )
+
+    def _cached(self, ids: Tensor, losses: CachedLosses, tick: Tick) -> CachedLosses:
+        windows = EvaluationStreams(ids, CACHE_WINDOW)
+        return read(losses, windows, lambda done: tick(done, len(windows)))
 
     @cached_property
     def card(self) -> dict[str, Any]:
         level = self.settings.level
         built_in_corpus = self.training.corpus.get("name") == BUILT_IN
-        return {"level": level, "examples": list(BUILT_IN_EXAMPLES if built_in_corpus else EXAMPLES[level])}
+        return {"level": level, "examples": self._examples(BUILT_IN_EXAMPLES if built_in_corpus else EXAMPLES[level])}
 
-    def _line_start(self) -> Tensor:
-        """What stands before a text that begins: the end of the line before it."""
-        end = self.vocabulary.special("end")
-        if end is None:
-            # A character vocabulary has the newline itself, unless its text was one line.
-            return self.vocabulary.encode("\n")
-        return torch.tensor([end])
+    def _examples(self, prompts: Sequence[str]) -> list[str]:
+        """Those that the vocabulary has all of; the last one is empty, and always there."""
+        *some, empty = prompts
+        known = [prompt for prompt in some if not self.vocabulary.unknown_tokens(prompt)]
+        return [*known[: MOST_EXAMPLES - 1], empty]
 
     def _check_vocabulary(self) -> None:
         super()._check_vocabulary()
@@ -458,110 +571,27 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
             raise RunError(f'{file}: "specials" lacks {" and ".join(sorted(missing))}. {REMEDY}')
 
 
-# Commands
-
-
-def generate(
-    run: RunArgument,
-    prompt: Annotated[str, typer.Option(help="The text to continue; nothing begins a line.")] = "",
-    length: Annotated[int, typer.Option(help="Tokens to write: words, or characters.", min=0)] = 100,
-    temperature: Annotated[
-        float, typer.Option(help="Below 1 more conservative, above 1 more surprising; 0 always the likeliest.", min=0)
-    ] = 1.0,
-    top_k: Annotated[int | None, typer.Option(help="Choose among the k likeliest tokens only.", min=1)] = None,
-    top_p: Annotated[
-        float | None,
-        typer.Option(help="Choose among the likeliest tokens that together have probability p.", min=0, max=1),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="The same seed writes the same text; none: another each time.")
-    ] = None,
-) -> None:
-    """Let a language model continue a text. It appears as it is sampled; memory stays the same however long it gets.
-
-    Examples:
-
-    quasirnn generate runs/ptb --prompt "the company said" --length 60 --temperature 0.8 --seed 1
-
-    quasirnn generate runs/ptb --length 1000000 > long.txt
-    """
-    prompt = console.check_argument(prompt)
-    pipeline = console.load_run(run, NAME)
-    try:
-        Sampler(temperature, top_k, top_p, seed)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    pieces = pipeline.stream(prompt, length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    print(prompt, end="", flush=True)
-    for piece in pieces:
-        print(piece, end="", flush=True)
-    print()
-
-
-def score(run: RunArgument, text: Texts = None, file: TextFile = None, as_json: AsJson = False) -> None:
-    """Score texts: perplexity and bits of each, and of all together; tokens, and how many the model does not know.
-
-    Each text is a line of its own: nothing is carried from one to the next, and at word level its end is scored too.
-    Empty lines are left out. Any number of lines is read in constant memory.
-    """
-    pipeline = console.load_run(run, NAME)
-    items = (item for item in console.read_texts(text, file) if item.strip())
-    scores = ((item, pipeline.score(item)) for item in items)
-    totals = {"tokens": 0, "bits": 0.0, "count": 0}
-
-    def counted() -> Iterator[tuple[str, Score]]:
-        for item, result in scores:
-            totals["tokens"] += result.tokens
-            totals["bits"] += result.bits
-            totals["count"] += 1
-            yield item, result
-
-    def overall() -> float:
-        return perplexity(totals["bits"] * math.log(2) / totals["tokens"]) if totals["tokens"] else math.nan
-
-    if as_json:
-        console.print_items(
-            (
-                {
-                    "text": item,
-                    "tokens": result.tokens,
-                    "unknown": result.unknown,
-                    "bits": finite(result.bits),
-                    "perplexity": finite(result.perplexity),
-                }
-                for item, result in counted()
-            ),
-            lambda: {
-                "total": {
-                    "tokens": totals["tokens"],
-                    "bits": finite(totals["bits"]),
-                    "perplexity": finite(overall()),
-                }
-            },
-        )
-        return
-    print("perplexity\tbits\ttokens\tunknown\ttext")
-    for item, result in counted():
-        figures = f"{result.perplexity:.2f}\t{result.bits:.2f}\t{result.tokens}\t{result.unknown}"
-        print(f"{figures}\t{console.excerpt(item)}")
-    if not totals["count"]:
-        print("nothing to score")
-    elif totals["count"] > 1:
-        print(f"{overall():.2f}\t{totals['bits']:.2f}\t{totals['tokens']}\t\tall {totals['count']:,}")
-
-
 # Over HTTP
 
 PROMPT_CHARACTERS, LENGTH, TEMPERATURE, SEED = 2_000, 2_000, 5.0, 2**32 - 1
 
 
 class GenerateRequest(Request):
-    prompt: Text = Field("", max_length=PROMPT_CHARACTERS)
+    prompt: Text = Field("", max_length=PROMPT_CHARACTERS, description="How the text begins.")
     length: int = Field(100, ge=1, le=LENGTH, description="Tokens to sample.")
     temperature: float = Field(1.0, ge=0, le=TEMPERATURE, description="0 takes the most likely token.")
-    top_k: int | None = Field(None, ge=1, description="At most the size of the vocabulary.")
-    top_p: float | None = Field(None, gt=0, le=1)
-    seed: int | None = Field(None, ge=0, le=SEED)
+    top_k: int | None = Field(
+        None, ge=1, description="Sample from so many of the likeliest tokens; at most the size of the vocabulary."
+    )
+    top_p: float | None = Field(None, gt=0, le=1, description="Sample from the likeliest tokens with this probability.")
+    seed: int | None = Field(None, ge=0, le=SEED, description="The same one gives the same text; null is a random one.")
+
+
+class GenerateEnd(Response):
+    tokens: int = Field(description="That were sampled.")
+    seconds: float = Field(description="That it took.")
+    reason: str = Field(description="length: as many as were asked for.")
+    unknown: list[str] = Field(description="Tokens of the prompt that are not in the vocabulary, each once.")
 
 
 def check_generate(pipeline: LanguageModelPipeline, request: GenerateRequest) -> None:
@@ -580,7 +610,12 @@ def answer_generate(
         if piece:
             emit(piece)
         step()
-    return {"tokens": request.length, "seconds": round(time.monotonic() - began, 3), "reason": "length"}
+    return {
+        "tokens": request.length,
+        "seconds": round(time.monotonic() - began, 3),
+        "reason": "length",
+        "unknown": pipeline.vocabulary.unknown_tokens(request.prompt),
+    }
 
 
 ENDPOINTS = (
@@ -589,7 +624,9 @@ ENDPOINTS = (
         "The continuation of a text, as server-sent events: piece, ..., piece, end",
         GenerateRequest,
         answer_generate,
+        GenerateEnd,
         check=check_generate,
+        tokens=lambda request: request.length + len(request.prompt),
         stream=True,
         limits={
             "prompt_characters": PROMPT_CHARACTERS,
@@ -597,29 +634,47 @@ ENDPOINTS = (
             "temperature": TEMPERATURE,
             "seed": SEED,
         },
+        example=lambda text: {"prompt": text, "length": 50, "temperature": 0.8, "seed": 1},
     ),
 )
 
-BUILT_IN_EXAMPLES = ("The for statement", "A function is", 'The "with" statement is used to')
+BUILT_IN_EXAMPLES = ("The for statement", "A function is", "")
+# The first ones of which a model knows every token: running text is written with capitals, the Penn Treebank without.
 EXAMPLES = {
-    "word": ("the company said", "in the first half of the year", ""),
-    "character": ("The ", "In ", ""),
+    "word": (
+        "The city is located in the",
+        "He was born in",
+        "the company said",
+        "in the first half of the year",
+        "the first",
+        "of the",
+        "",
+    ),
+    "character": ("The city is located in the ", "He was born in ", "the city is ", "he was ", ""),
 }
+MOST_EXAMPLES = 3
 
 
 def show_demo(pipeline: LanguageModelPipeline, folder: Path, seed: int, screen: Screen) -> Shown:
     return Shown("The language model writes:", pipeline.generate("The ", 400, temperature=0.6, seed=seed))
 
 
+def use(pipeline: LanguageModelPipeline, folder: Path, seed: int) -> Shown:
+    prompt = "The history of the city"
+    text = pipeline.generate(prompt, 80, temperature=0.7, top_k=40, seed=seed)
+    return Shown(f'"{prompt}", continued:', text)
+
+
 LanguageModelTask.pipeline = LanguageModelPipeline
-LanguageModelTask.commands = (generate, score)
+LanguageModelTask.commands = language_model_commands.COMMANDS
 LanguageModelTask.endpoints = ENDPOINTS
 LanguageModelTask.demo = Demo(
     quality="bits/char",
     explained="bits a character of unseen pages, lower is better",
-    minutes=Minutes(qrnn=0.5, lstm=0.85, rest=0.2),
+    minutes=Minutes(training=0.5, rest=0.2),
     test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).bits_per_token,
     show=show_demo,
+    use=use,
     commands=("generate {folder}/language-model-qrnn --prompt 'The '",),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 
+from quasirnn import files
 from quasirnn.data.vocabulary import Vocabulary
-from quasirnn.errors import RunError, UserError
+from quasirnn.errors import RunError, UserError, shown
+from quasirnn.nn import QRNN, QRNNLayer, quantize
+from quasirnn.tasks import significance
+from quasirnn.tasks.environment import environment
 from quasirnn.tasks.run_folder import REMEDY, Run, Training, open_run
 from quasirnn.tasks.settings import TaskSettings
 from quasirnn.tasks.task import Dataset, silent
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
     from quasirnn.tasks.task import Task
 
 S = TypeVar("S", bound=TaskSettings)
+
+# What a model may compute in; docs/quantized.md says what each costs in quality.
+PRECISIONS = ("float32", "bfloat16", "int8")
 
 
 @dataclass(frozen=True)
@@ -65,10 +72,36 @@ class Pipeline(Generic[S]):
         self.model: Any = run.load_model(task.model, self.vocabulary).to(device)
         self.device = torch.device(device)
 
+    def set_precision(self, precision: str) -> None:
+        """Compute in bfloat16, or with int8 weights on a CPU, from now on. There is no way back.
+
+        Raises:
+            UserError: no such precision, or the model is an int8 copy or an LSTM.
+        """
+        if precision not in PRECISIONS:
+            raise UserError(f"precision: must be one of {', '.join(PRECISIONS)}, got {shown(precision)}.")
+        is_int8 = "quantized" in self.model.config
+        if is_int8 and precision != "int8":
+            raise UserError(f"{self.run.path}: is an int8 copy; for {precision} take the run that it was made from.")
+        if is_int8 or precision == "float32":
+            return
+        if not any(isinstance(module, QRNN | QRNNLayer) for module in self.model.modules()):
+            raise UserError(f"precision: {precision} is for models on the QRNN, and {self.run.path} is on the LSTM.")
+        if precision == "int8":
+            self.model = quantize(self.model, linear=True, embedding=True)
+        else:
+            self.model.bfloat16()
+
     @property
     def task(self) -> str:
         """The name of the task."""
         return self.definition.name
+
+    @property
+    def toy(self) -> str:
+        """What to say of a model that was trained on a built-in corpus; nothing of others."""
+        toy = self.definition.toy
+        return toy[1] if toy is not None and self.training.corpus.get("name") == toy[0] else ""
 
     @property
     def settings(self) -> S:
@@ -83,11 +116,38 @@ class Pipeline(Generic[S]):
         """
         raise NotImplementedError
 
+    def save_evaluation(self, result: Evaluation, beside: Mapping[str, Any]) -> None:
+        """Keep the figures with the run, as `evaluation-SPLIT.json`; `beside`: options, and another run's figures."""
+        values = {**result.to_json(), **beside, "environment": environment()}
+        files.write_json(self.run.path / f"evaluation-{result.split}.json", values)
+
+    def evaluate_rows(
+        self, split: str, data: list[str] | None, tick: Tick, **options: Any
+    ) -> tuple[Evaluation, significance.Rows]:
+        """The figures as of `evaluate`, with the same options, and what each row has to do with them."""
+        raise UserError(f"--against: runs of {self.task} cannot be compared row by row.")
+
+    def check_comparable(self, other: Any) -> None:
+        """UserError if the figures of another model of this task cannot be compared with this one's."""
+
     def compare(
-        self, other: Any, split: str, data: list[str] | None, tick: Tick
+        self, other: Any, split: str, data: list[str] | None, tick: Tick, **options: Any
     ) -> tuple[Evaluation, list[str], dict[str, Any]]:
         """Figures of this model, and beside them those of another on the same rows, as lines and for JSON."""
-        raise UserError(f"--against: runs of {self.task} cannot be compared row by row.")
+        if other.task != self.task:
+            raise UserError(f"--against {other.run.path}: is a run of {other.task}, not of {self.task}.")
+        self.check_comparable(other)
+        own, theirs = ([Path(each).resolve() for each in run.training.data] for run in (self, other))
+        first, rows = self.evaluate_rows(split, data, tick, **options)
+        if data is None and own != theirs:
+            data = list(self.training.data)
+        second, other_rows = other.evaluate_rows(split, data, tick, **options)
+        difference = significance.compare(rows, other_rows)
+        return (
+            first,
+            [*second.lines(), difference.line()],
+            {"run": str(other.run.path), **difference.to_json()},
+        )
 
     @cached_property
     def card(self) -> dict[str, Any]:
@@ -120,11 +180,17 @@ class Pipeline(Generic[S]):
             raise RunError(f'{file}: "specials" lacks {" and ".join(sorted(missing))}. {REMEDY}')
 
 
-def load(folder: str | Path, device: str | torch.device = "cpu") -> Any:
+def load(folder: str | Path, device: str | torch.device = "cpu", precision: str | None = None) -> Any:
     """The trained model of a run, with its vocabulary.
 
     A classifier has `.classify`, `.classify_all`, `.words`, `.reader` and `.states`; a language model `.generate`,
     `.stream` and `.score`; a translator `.translate`, `.n_best` and `.translate_all`; all have `.evaluate`.
+
+    Args:
+        folder: of the run.
+        device: where the model works.
+        precision: "float32", "bfloat16" or "int8"; as it was saved, which is float32 unless `quasirnn quantize` made
+            it, if not given.
 
     Raises:
         RunError: the folder is no run, or a file in it is damaged; one line that says which and what to do.
@@ -133,7 +199,10 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Any:
 
     run = open_run(folder)
     task = task_of(run)
-    return task.pipeline(task, run, device)
+    pipeline = task.pipeline(task, run, device)
+    if precision is not None:
+        pipeline.set_precision(precision)
+    return pipeline
 
 
 def finite(value: Any) -> Any:

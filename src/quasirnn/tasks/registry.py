@@ -10,16 +10,19 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quasirnn.errors import RunError, UserError, did_you_mean, shown
-from quasirnn.tasks.run_folder import Run
-from quasirnn.tasks.task import Task
+
+if TYPE_CHECKING:
+    from quasirnn.tasks.run_folder import Run
+    from quasirnn.tasks.task import Task
 
 MODULES = ("quasirnn.tasks.sentiment", "quasirnn.tasks.language_model", "quasirnn.tasks.translation")
 GROUP = "quasirnn.tasks"
@@ -58,6 +61,19 @@ def _load(files: str) -> dict[str, Task[Any]]:
     return {task.name: task for task in tasks}
 
 
+def all_commands() -> Iterator[tuple[tuple[Callable[..., None], ...], tuple[Callable[..., None], ...]]]:
+    """The commands and the plots of every task.
+
+    Those of our own tasks are in modules without torch, so that `--help` answers at once; others are asked for theirs.
+    """
+    for name in MODULES:
+        module = import_module(f"{name}_commands")
+        yield module.COMMANDS, module.PLOTS
+    if os.environ.get(VARIABLE) or entry_points(group=GROUP):
+        for task in all_tasks().values():
+            yield task.commands, task.plots
+
+
 def _import_file(file: Path) -> ModuleType:
     name = f"quasirnn_task_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file) if file.is_file() else None
@@ -71,6 +87,8 @@ def _import_file(file: Path) -> ModuleType:
 
 
 def _task_of(module: ModuleType) -> Task[Any]:
+    from quasirnn.tasks.task import Task
+
     task = getattr(module, "TASK", None)
     if not isinstance(task, Task):
         raise UserError(f"{module.__name__}: must define TASK, an object of a subclass of quasirnn.tasks.task.Task.")

@@ -4,6 +4,7 @@
     training.json      all KEYs, the data, the command  metrics.jsonl      what happened, a line each
     vocabulary.json    tokens and their numbers         checkpoint/        the last state, for resuming
     environment.json   versions, machine, date          *.png              pictures
+    initial.safetensors  of a run that started from another one: its weights at step 0
 
 Whatever is wrong with it is a `RunError`: one line that names the file and says what to do. Nothing in it is executed.
 """
@@ -25,6 +26,7 @@ from quasirnn.errors import RunError, SettingsError, has_lone_surrogate, one_lin
 from quasirnn.files import check_file, read_json, read_text
 from quasirnn.models import pretrained
 from quasirnn.schema import Mistakes, Schema, Text, parse
+from quasirnn.tasks import shipped
 from quasirnn.tasks.environment import environment
 from quasirnn.tasks.settings import (
     NO_OPTIONS,
@@ -100,6 +102,10 @@ class Run:
     @property
     def weights(self) -> Path:
         return self.path / pretrained.WEIGHTS
+
+    @property
+    def initial(self) -> Path:
+        return self.path / "initial.safetensors"
 
     @property
     def training(self) -> Path:
@@ -178,13 +184,13 @@ class Run:
                 f"{self.weights}: no such file. A run has no model before its first validation; go on: --resume."
             )
         model = cls.from_pretrained(self.path)
-        if not all(parameter.isfinite().all() for parameter in model.parameters()):
+        if not all(tensor.isfinite().all() for tensor in model.state_dict().values()):
             raise RunError(f"{self.weights}: holds NaN or infinite numbers. {REMEDY}")
         return model
 
     def save_model(self, model: nn.Module) -> None:
         """Write `model.safetensors`: the old or the new one, whole, whenever the machine stops."""
-        pretrained.save_weights(model, self.weights)
+        pretrained.save_weights(model, self.weights, [self.config, self.vocabulary])
 
     def _training(self) -> TrainingFile:
         file = self.training
@@ -220,8 +226,18 @@ def check_new(path: Path, data: Sequence[str] = ()) -> None:
         raise RunError(f"{path}: cannot be created, as {ancestor} is read-only. Give another --out.")
 
 
-def create(path: Path, *, training: Training[Any], config: dict[str, Any], vocabulary: Vocabulary | None = None) -> Run:
+def create(
+    path: Path,
+    *,
+    training: Training[Any],
+    config: dict[str, Any],
+    vocabulary: Vocabulary | None = None,
+    initial: nn.Module | None = None,
+) -> Run:
     """Create the folder with its first files, all at once: a run folder that is there can be resumed.
+
+    Args:
+        initial: a model whose weights cannot be made again from the settings.
 
     Raises:
         RunError: there is something at `path` already.
@@ -241,6 +257,8 @@ def create(path: Path, *, training: Training[Any], config: dict[str, Any], vocab
                 f"{run.vocabulary}: would have {size:,} bytes, more than {MAX_VOCABULARY:,}. "
                 "Keep fewer words, the most frequent ones: max_vocabulary=NUMBER."
             )
+    if initial is not None:
+        content[run.initial.name] = pretrained.weight_bytes(initial)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     with files.writing(path, "nothing was created"):
         try:
@@ -257,10 +275,8 @@ def create(path: Path, *, training: Training[Any], config: dict[str, Any], vocab
 
 
 def open_run(path: Path | str) -> Run:
-    """An existing run; RunError if there is none at `path`."""
-    run = Run(Path(path))
-    if not os.path.lexists(run.path):
-        raise RunError(f"{path}: no such folder. `quasirnn train` creates runs, under runs/ if not told otherwise.")
+    """An existing run, or a shipped model by its name; RunError if there is none."""
+    run = Run(shipped.resolve(path))
     if not run.path.is_dir():
         raise RunError(f"{path}: is a file. A run is the folder that `quasirnn train` created.")
     run.task()

@@ -7,48 +7,62 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, pairwise, tee
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
-import typer
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
 from quasirnn.data import reviews, word_vectors
 from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
-from quasirnn.data.corpus import Columns, Corpus, Part, built_in, read_corpus
+from quasirnn.data.corpus import Check, Columns, Corpus, Part, PartCheck, built_in
 from quasirnn.data.review_tokens import is_blank
 from quasirnn.data.tokens import UNKNOWN_WORD
 from quasirnn.data.vocabulary import Vocabulary
-from quasirnn.errors import DataError, RunError, TextError, UserError, shown, some
+from quasirnn.errors import DataError, NotFiniteError, RunError, TextError, UserError, printable, shown, some
 from quasirnn.models import SequenceClassifier, bag_of_words
-from quasirnn.models.initialisation import init_orthogonal
+from quasirnn.models.initialisation import init_orthogonal, init_word_labels
 from quasirnn.models.sequence_classifier import Reading
 from quasirnn.schema import InvalidValue, Text, as_type
-from quasirnn.tasks import console
+from quasirnn.tasks import sentiment_commands
 from quasirnn.tasks.client_state import STATE_CHARACTERS, StateError, StateFormat
-from quasirnn.tasks.console import AsJson, RunArgument, TextFile, Texts
 from quasirnn.tasks.demo import Demo, Minutes, Row, Screen, Shown
-from quasirnn.tasks.endpoint import Endpoint, InvalidField, Name, Request, Step
+from quasirnn.tasks.endpoint import Endpoint, InvalidField, Name, Request, Response, Step
+from quasirnn.tasks.fitting import Rule
 from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import REMEDY
-from quasirnn.tasks.settings import Preset, TaskSettings, setting
+from quasirnn.tasks.settings import Preset, TaskSettings, as_text, setting
+from quasirnn.tasks.significance import Rows
 from quasirnn.tasks.task import Dataset, Task, silent
+from quasirnn.tasks.verdict import Baselines
 from quasirnn.training.learner import Carried, Tick
 from quasirnn.training.world import World
 
-NAME = "sentiment"
 BUILT_IN = "invented-reviews"
 SPECIALS = {"padding": "<pad>", "unknown": UNKNOWN_WORD}
 EMBEDDING_SIZE = 100  # without --vectors
+# What the columns of a table are called besides.
+LABEL_NAMES = (
+    *("sentiment", "class", "category", "target", "polarity", "labels", "topic", "intent", "emotion"),
+    *("rating", "stars"),
+)
+TEXT_NAMES = (
+    *("review", "content", "sentence", "comment", "review text", "comment text", "tweet", "message", "body"),
+    *("utterance", "document"),
+)
 # More classes than this, and than half of the texts, are taken for texts in the place of labels.
-MANY_CLASSES = 100
+MANY_CLASSES, FEW_TEXTS = 100, 8
 # The most texts and tokens that are read at once when nothing is learned.
 EVALUATION_TEXTS, EVALUATION_TOKENS = 64, 16_384
+# Of a text in a corpus: a batch is as long as its longest text, and a line end that is missing makes one of a file.
+MAX_CHARACTERS = 1_000_000
+# What a bag of words is fitted to within seconds, by order, and with which penalty.
+BAGS = {1: "bag of words", 2: "words and pairs"}
+BAG_TOKENS, BAG_L2 = {1: 8_000_000, 2: 2_000_000}, 1e-3
 # Texts that are sorted by length together when many are classified: what bounds the memory.
 POOL = 512
 GATES = ("c", "h", "z", "f", "o", "i")
@@ -59,8 +73,12 @@ class SentimentSettings(TaskSettings):
 
     aliases: ClassVar[Mapping[str, str]] = {"lstm_start": "lstm_init"}
 
+    label: Text | None = setting(None, help="column of the labels, by name or number; none: by its name", group="data")
+    text: Text | None = setting(None, help="column of the texts, by name or number; none: by its name", group="data")
     min_count: int = setting(2, help="read rarer words as unknown", group="data", at_least=1)
-    max_length: int | None = setting(None, help="cut longer texts; none: read them whole", group="data", at_least=1)
+    max_length: int | None = setting(
+        None, help="cut longer texts; none: read them whole", group="data", at_least=1, kept="default"
+    )
     vectors: Text | None = setting(None, help="file of word vectors", group="data", option="--vectors")
     embedding_size: int | None = setting(
         None,
@@ -68,16 +86,28 @@ class SentimentSettings(TaskSettings):
         group="model",
         at_least=1,
         at_most=65_536,
+        kept="fixed",
     )
-    dense: bool = setting(True, help="every layer sees all layers before it", group="model")
+    word_init: Literal["random", "labels"] = setting(
+        "random",
+        help="labels: word vectors hold how often a word goes with each class; not with --vectors",
+        group="model",
+        kept="default",
+    )
+    dense: bool = setting(True, help="every layer sees all layers before it", group="model", kept="fixed")
     readout: Literal["mean", "max-mean-last"] = setting(
-        "mean", help="what the softmax sees of all outputs", group="model"
+        "mean", help="what the softmax sees of all outputs", group="model", kept="fixed"
     )
     word_dropout: float = setting(0.0, help="share of words that are dropped", group="model", at_least=0, below=1)
-    bidirectional: bool = setting(False, help="read the text from its end as well", group="model")
+    bidirectional: bool = setting(False, help="read the text from its end as well", group="model", kept="fixed")
     lstm_init: Literal["uniform", "orthogonal"] | None = setting(
         None, help="uniform: PyTorch's own; orthogonal: with forget gates open", group="model", cells=("lstm",)
     )
+
+    def problems(self) -> Iterator[str]:
+        yield from super().problems()
+        if self.vectors is not None and self.init_from is not None:
+            yield "--vectors: the model of --from has word vectors of its own; give one of the two"
 
 
 # What the equal LSTM has besides.
@@ -85,40 +115,21 @@ LSTM = {"lstm": {"lstm_init": "uniform"}}
 
 DEMO = Preset(
     "demo",
-    SentimentSettings(
-        hidden_size=64,
-        num_layers=2,
-        embedding_size=64,
-        dropout=0.1,
-        batch_size=32,
-        learning_rate=6e-3,
-        warm_up=50,
-        clip=1.0,
-        epochs=4,
-        max_steps=1200,
-        min_count=1,
-        checkpoint_every=300,
+    SentimentSettings.of(
+        # So that it reads what people type: in lower case, with words that it does not know.
+        "hidden_size=64 num_layers=2 embedding_size=64 dropout=0.1 word_dropout=0.05",
+        "batch_size=32 learning_rate=6e-3 warm_up=0.04 clip=1",
+        "epochs=4 max_steps=1200 min_count=1 lowercase=true checkpoint_every=300",
     ),
     by_cell=LSTM,
 )
 
 PAPER = Preset(
     "paper",
-    SentimentSettings(
-        hidden_size=256,
-        num_layers=4,
-        kernel_size=2,
-        pooling="fo",
-        dense=True,
-        dropout=0.3,
-        batch_size=24,
-        optimizer="rmsprop",
-        learning_rate=1e-3,
-        schedule="constant",
-        l2=4e-6,
-        epochs=10,
-        patience=3,
-        checkpoint_every=200,
+    SentimentSettings.of(
+        "hidden_size=256 num_layers=4 kernel_size=2 pooling=fo dense=true dropout=0.3",
+        "batch_size=24 optimizer=rmsprop learning_rate=1e-3 schedule=constant l2=4e-6",
+        "epochs=10 patience=3 checkpoint_every=200",
     ),
     by_cell=LSTM,
     notes={
@@ -146,22 +157,37 @@ PAPER = Preset(
     },
 )
 
-# Ours throughout.
+# Ours throughout. What RULE has follows the size of the data.
 FAST = Preset(
     "fast",
-    SentimentSettings(
-        hidden_size=256,
-        num_layers=2,
-        dropout=0.4,
-        zoneout=0.1,
-        batch_size=32,
-        learning_rate=1e-3,
-        weight_decay=0.01,
-        warm_up=200,
-        clip=1.0,
-        epochs=4,
-        precision="bfloat16",
-        checkpoint_every=200,
+    SentimentSettings.of(
+        "hidden_size=256 num_layers=2 dropout=0.4 zoneout=0.1",
+        "batch_size=32 learning_rate=1e-3 weight_decay=0.01 warm_up=0.07 clip=1",
+        "epochs=4 precision=auto checkpoint_every=200",
+    ),
+    by_cell=LSTM,
+)
+
+RULE = Rule(
+    by_tokens={
+        "hidden_size": ((3e3, 32), (1e5, 64), (1e6, 128), (1e7, 256)),
+        "num_layers": ((5e5, 1), (2e6, 2)),
+        "dropout": ((1e6, 0.5), (1e7, 0.4)),
+        "learning_rate": ((1e5, 3e-3), (1e7, 1e-3)),
+    },
+    by_items={"batch_size": ((1_000, 16), (5_000, 32), (200_000, 64))},
+    steps=((300, 300), (1_000, 600), (5_000, 1_500), (25_000, 3_000), (1_000_000, 40_000)),
+    fixed={"word_init": "labels", "word_dropout": 0.3, "zoneout": 0.0, "dense": False},
+)
+
+# A modern recipe at the paper's size, put together from published ones; no run of it is finished yet.
+BEST = Preset(
+    "best",
+    SentimentSettings.of(
+        "hidden_size=256 num_layers=2 bidirectional=true readout=max-mean-last dense=false dropout=0.4",
+        "zoneout=0.1 word_dropout=0.2",
+        "batch_size=32 learning_rate=1e-3 weight_decay=0.01 warm_up=0.05 clip=1",
+        "average=0.25 epochs=8 precision=auto checkpoint_every=200",
     ),
     by_cell=LSTM,
 )
@@ -238,28 +264,33 @@ def evaluate_texts(
 
 
 class SentimentTask(Task[SentimentSettings]):
-    name = NAME
+    name = sentiment_commands.NAME
     settings = SentimentSettings
-    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
+    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST, BEST)}
     model = SequenceClassifier
     unit = "texts"
     best_by = "accuracy"
+    compared = ("accuracy",)
+    units: ClassVar = {"accuracy": "% of texts", "loss": "nats per text"}
     higher_is_better = True
+    toy = (BUILT_IN, "trained on invented reviews: a toy")
     paper_corpus = "imdb"
+    data_keys = ("train", "valid", "test", "label", "text")
     next_commands = ("evaluate {run}", "classify {run} 'not a bad film at all'")
 
     def columns(self, settings: SentimentSettings) -> Columns:
         return Columns(
             names=("label", "text"),
-            header={
-                "label": ("sentiment", "class", "category", "target"),
-                "text": ("review", "content", "sentence"),
-            },
+            header={"label": LABEL_NAMES, "text": TEXT_NAMES},
+            named={name: value for name in ("label", "text") if (value := getattr(settings, name)) is not None},
             folders=True,
             group="text",
             strata="label",
             unit="texts",
         )
+
+    def rule(self, settings: SentimentSettings, preset: str) -> Rule | None:
+        return RULE if preset == "fast" else None
 
     def built_in(self, settings: SentimentSettings, splits: Sequence[str]) -> Corpus:
         def make(split: str) -> dict[str, list[str]]:
@@ -268,14 +299,7 @@ class SentimentTask(Task[SentimentSettings]):
 
         return built_in(BUILT_IN, make, splits)
 
-    def read(
-        self,
-        settings: SentimentSettings,
-        data: Sequence[str],
-        splits: Sequence[str],
-        saved: Mapping[str, Any],
-        own: bool,
-    ) -> Corpus:
+    def checks(self, settings: SentimentSettings, saved: Mapping[str, Any]) -> tuple[Check, PartCheck | None]:
         classes = saved.get("classes")
         # Those of a trained model, or else all labels of train, which is read first.
         labels = dict.fromkeys(classes or ())
@@ -284,22 +308,37 @@ class SentimentTask(Task[SentimentSettings]):
             label, text = values
             if is_blank(text):
                 raise TextError(f"{place}: the text is empty; it has the label {label!r:.60}. Leave the row out?")
+            if len(text) > MAX_CHARACTERS:
+                raise TextError(
+                    f"{place}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}. Is a line end "
+                    f"missing?"
+                )
             if classes is None and split == "train":
                 labels[label] = None
             elif label not in labels:
                 known = some(classes or labels_in_order(labels))
-                raise TextError(f"{place}: the label {label!r:.60} is not one of those in training: {known}")
+                header = " Is this row a header? It must name label and text" if place.endswith(":1") else ""
+                raise TextError(f"{place}: the label {label!r:.60} is not one of those in training: {known}.{header}")
 
-        if not data:
-            return self.built_in(settings, splits)
-        return read_corpus(
-            data,
-            self.columns(settings),
-            splits=splits,
-            stems=settings.stems if own else {},
-            seed=settings.seed,
-            check=check,
-            check_train=_check_labels if classes is None else None,
+        return check, _check_labels if classes is None else None
+
+    def baselines(self, settings: SentimentSettings, data: Dataset) -> Baselines:
+        train, valid = data.parts["train"], data.parts["valid"]
+        classes = data.facts["classes"]
+        commonest = int(torch.bincount(train.labels).argmax())
+        values = {f"always {as_text(classes[commonest])}": 100 * (valid.labels == commonest).double().mean().item()}
+        for order, name in BAGS.items():
+            if sum(map(len, train.ids)) <= BAG_TOKENS[order]:
+                model = bag_of_words.fit(train.ids, train.labels, len(classes), order, BAG_L2)
+                values[name] = 100 * bag_of_words.accuracy(model, valid.ids, valid.labels)
+        return Baselines(
+            "accuracy",
+            values,
+            unit=" %",
+            higher_is_better=True,
+            rows=len(valid.labels),
+            advice="More labelled texts help most; then --from RUN (a trained model), --vectors FILE (GloVe's), and "
+            "epochs=NUMBER.",
         )
 
     def facts(self, settings: SentimentSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -309,16 +348,7 @@ class SentimentTask(Task[SentimentSettings]):
         return {"classes": classes, "published": corpus.published}
 
     def make_vocabulary(self, settings: SentimentSettings, train: Part, notes: list[str]) -> Vocabulary:
-        return Vocabulary.build(
-            train["text"],
-            "word",
-            SPECIALS,
-            notes,
-            lowercase=settings.lowercase,
-            tokeniser="review",
-            max_size=settings.max_vocabulary,
-            min_count=settings.min_count,
-        )
+        return Vocabulary.build(train["text"], "word", SPECIALS, notes, tokeniser="review", **settings.vocabulary)
 
     def encode(
         self, settings: SentimentSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
@@ -365,14 +395,27 @@ class SentimentTask(Task[SentimentSettings]):
         )
         if settings.lstm_init == "orthogonal":
             init_orthogonal(model.rnn)
+        if settings.word_dropout:
+            # A word that is dropped is a zero vector, and so is one that is not known.
+            with torch.no_grad():
+                model.embedding.weight[data.vocabulary.special("unknown")] = 0
         if vectors is not None:
             with torch.no_grad():
                 model.embedding.weight.copy_(vectors)
+        elif settings.word_init == "labels" and settings.init_from is None:
+            train = data.parts["train"]
+            init_word_labels(model, train.ids, train.labels)
         return model
 
+    def replaced(self, facts: Mapping[str, Any], saved: Mapping[str, Any]) -> tuple[str, ...]:
+        return () if facts["classes"] == saved.get("classes") else ("output",)
+
     def _word_vectors(self, settings: SentimentSettings, data: Dataset) -> Tensor | None:
+        if settings.init_from is not None:
+            return None
         if settings.vectors is None:
-            data.notes.append("vectors: words start at random; --vectors FILE starts from GloVe's or others")
+            how = "from their labels" if settings.word_init == "labels" else "at random"
+            data.notes.append(f"vectors: words start {how}; --vectors FILE starts from GloVe's or others")
             return None
         counts = torch.bincount(torch.cat(data.parts["train"].ids), minlength=len(data.vocabulary))
         loaded = word_vectors.load(
@@ -426,10 +469,12 @@ def _check_labels(train: Part) -> None:
             f"{where}: all {texts:,} texts have the label {train['label'][0]!r:.60}; a classifier needs two classes or "
             "more"
         )
-    if different > max(MANY_CLASSES, texts / 2):
+    # Or the other way round: the same few texts again and again, and every label another one.
+    swapped = texts > FEW_TEXTS and different > texts / 2 and len(set(train["text"])) < texts / 4
+    if swapped or different > max(MANY_CLASSES, texts / 2):
         raise DataError(
             f"{where}: {texts:,} texts have {different:,} different labels, such as {train['label'][0]!r:.60}. Are the "
-            f"columns in the order label, text? A first row may name them"
+            f"columns in the order label, text? A first row may name them, or you: label=2 text=1"
         )
 
 
@@ -487,8 +532,9 @@ class SentimentEvaluation(Evaluation):
         # Many classes do not fit on a line; the picture and --json have them.
         if len(self.classes) > 12:
             return [first]
-        rows = [["true \\ said", *self.classes]]
-        rows += [[name, *map(str, counts)] for name, counts in zip(self.classes, self.confusion, strict=True)]
+        names = list(map(printable, self.classes))
+        rows = [["true \\ said", *names]]
+        rows += [[name, *map(str, counts)] for name, counts in zip(names, self.confusion, strict=True)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return [first] + [
             "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
@@ -577,7 +623,7 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         """
         label = self.classes[-1] if label is None else label
         if label not in self.classes:
-            raise DataError(f"label {label!r}: the classes are {', '.join(self.classes)}.")
+            raise DataError(f"label {label!r}: the classes are {some(self.classes)}.")
         if self.gates is None:
             raise DataError(f"{self.run.path}: only the cells and gates of a QRNN that reads forwards can be shown.")
         ids = self._encode(text)[:, None].to(self.device)
@@ -592,6 +638,8 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
             raise DataError(f"{what}: this layer has {', '.join(sorted(gates))}.")
         logits, _ = self.model.read(ids)
         probability = logits[:, 0].double().softmax(-1)[:, self.classes.index(label)]
+        if not (probability.isfinite().all() and gates[what].isfinite().all()):
+            raise NotFiniteError(str(self.run.weights))
         return States(
             words=self.vocabulary.tokenise(text)[: len(ids)],
             values=gates[what][:, 0].float().cpu().numpy(),
@@ -611,37 +659,17 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         """
         return self._evaluate(split, data, tick)[0]
 
-    def compare(
-        self, other: Any, split: str, data: list[str] | None, tick: Tick
-    ) -> tuple[Evaluation, list[str], dict[str, Any]]:
-        """Both models on the same texts: by how much this one is better, and how sure that is."""
-        if other.task != self.task or other.classes != self.classes:
-            raise UserError(f"{self.run.path} and {other.run.path} do not have the same classes: nothing to compare.")
-        folders = list(self.training.data) if data is None else data
-        first, part, right = self._evaluate(split, folders, tick)
-        second, other_part, other_right = other._evaluate(split, folders, tick)
-        if part.sha256 != other_part.sha256:
-            raise UserError(f"{split}: {self.run.path} and {other.run.path} hold out different texts; name others.")
-        alone, other_alone = int((right & ~other_right).sum()), int((~right & other_right).sum())
-        difference = first.accuracy - second.accuracy
-        low, high = paired_interval(difference, first.texts, alone, other_alone)
-        lines = [
-            *second.lines(),
-            f"difference {difference:+.2f} points, 95 % interval {low:+.2f} to {high:+.2f} (right: the first alone "
-            f"{alone:,}, the second alone {other_alone:,})",
-        ]
-        return (
-            first,
-            lines,
-            {
-                "run": str(other.run.path),
-                "accuracy": second.accuracy,
-                "difference": difference,
-                "interval": [low, high],
-                "only_this_right": alone,
-                "only_other_right": other_alone,
-            },
+    def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
+        evaluation, part, right = self._evaluate(split, data, tick)
+        scores = right.double().numpy()
+        statistics = np.stack([scores, np.ones_like(scores)], 1)
+        return evaluation, Rows(
+            statistics, lambda sums: 100 * sums[0] / sums[1], scores, "accuracy", "texts", part.sha256
         )
+
+    def check_comparable(self, other: Any) -> None:
+        if other.classes != self.classes:
+            raise UserError(f"{self.run.path} and {other.run.path} do not have the same classes: nothing to compare.")
 
     @cached_property
     def gates(self) -> list[str] | None:
@@ -650,6 +678,11 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
             return None
         first, *_ = self.model.inspect(self.vocabulary.encode("a")[:, None].to(self.device)).values()
         return [gate for gate in GATES if gate in first]
+
+    @property
+    def reads_by_word(self) -> bool:
+        """Whether /classify-stream can be asked: not of one that reads in both directions, or has too large a state."""
+        return not self.settings.bidirectional and self.client_states.fits
 
     @cached_property
     def client_states(self) -> StateFormat:
@@ -662,8 +695,16 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         return {
             "classes": list(self.classes),
             "gates": self.gates,
-            "examples": list(BUILT_IN_EXAMPLES if built_in_corpus else EXAMPLES),
+            "by_word": self.reads_by_word,
+            "examples": self._examples(BUILT_IN_EXAMPLES if built_in_corpus else EXAMPLES),
         }
+
+    def _examples(self, expected: Mapping[str, str]) -> list[str]:
+        """Those that the model classifies as they are meant; all of them where its classes are others."""
+        if set(self.classes) == {"neg", "pos"}:
+            results = zip(expected.items(), self.classify_all(expected), strict=True)
+            expected = {text: label for (text, label), result in results if result and result.label == label}
+        return list(expected)[:MOST_EXAMPLES]
 
     def warm_up(self) -> None:
         super().warm_up()
@@ -704,6 +745,8 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
             logits[short] = logits_of(self.model, batches, tick)
         for number in set(range(len(ids))).difference(short):
             logits[number] = self._read_long(ids[number], tick)
+        if not logits.isfinite().all():
+            raise NotFiniteError(str(self.run.weights))
         return logits.double().softmax(1)
 
     def _read_long(self, ids: Tensor, tick: Tick) -> Tensor:
@@ -741,16 +784,6 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         return classes
 
 
-def paired_interval(difference: float, texts: int, alone: int, other_alone: int) -> tuple[float, float]:
-    """The 95 % interval of a difference of accuracies, in points, for further texts of the same kind.
-
-    Both classified the same texts, so only those count on which they differ: with b right by the first alone and c by
-    the second alone, the difference (b - c) / n has the variance (b + c - (b - c)^2 / n) / n^2.
-    """
-    deviation = math.sqrt(alone + other_alone - (alone - other_alone) ** 2 / texts) / texts
-    return difference - 196 * deviation, difference + 196 * deviation
-
-
 class Reader:
     """A text that is read as it is written: its class after each word, at constant cost and memory.
 
@@ -780,104 +813,16 @@ class Reader:
         words = iter(pipeline.vocabulary.tokenise(text))
         for part in ids.split(most or max(1, len(ids))) if len(ids) else ():
             logits, self.reading = pipeline.model.read(part[:, None].to(pipeline.device), self.reading)
+            if not logits.isfinite().all():
+                raise NotFiniteError(str(pipeline.run.weights))
             probabilities = logits[:, 0].double().softmax(-1).cpu()
             yield [WordRead(next(words), pipeline._classification(row)) for row in probabilities]
 
 
-# Commands
-
-
-def classify(
-    run: RunArgument,
-    text: Texts = None,
-    file: TextFile = None,
-    words: Annotated[
-        bool, typer.Option("--words", help="The label and its probability after each word, a word a line.")
-    ] = False,
-    batch_size: Annotated[int, typer.Option(help="The most texts that are read at once.", min=1, max=4096)] = 64,
-    as_json: AsJson = False,
-) -> None:
-    """Classify texts: label, its probability and the text, with tabs between them, a line for each text in its order.
-
-    A blank line gets the label "-" (null in JSON), so that lines of input and output stay side by side. Any number of
-    lines is read in constant memory.
-
-    Examples:
-
-    quasirnn classify runs/imdb "Not a bad film at all."
-
-    quasirnn classify runs/imdb --file reviews.txt > labels.tsv
-
-    quasirnn classify runs/imdb --words "The music is fine, but its main weakness is the story."
-    """
-    if words and as_json:
-        raise UserError("--words and --json: give one of them.")
-    pipeline = console.load_run(run, NAME)
-    items, read = tee(console.read_texts(text, file))
-    if words:
-        print("label\tprobability\tword")
-        for number, item in enumerate(items):
-            if number:
-                print()
-            for each in pipeline.words(item):
-                print(f"{_printable(each.so_far.label)}\t{each.so_far.probability:.4f}\t{each.word}")
-        return
-    results = zip(items, pipeline.classify_all(read, batch_size), strict=True)
-    if as_json:
-        console.print_items({"text": item, **_values(result)} for item, result in results)
-        return
-    print("label\tprobability\ttext")
-    for item, result in results:
-        label, probability = ("-", "-") if result is None else (result.label, f"{result.probability:.4f}")
-        print(f"{_printable(label)}\t{probability}\t{console.excerpt(item)}")
-
-
-def _printable(label: str) -> str:
-    """A label as one column: tabs and control characters would break the table or the terminal."""
-    return label if label.isprintable() else repr(label)
-
-
-def _values(result: Classification | None) -> dict[str, Any]:
+def values_of(result: Classification | None) -> dict[str, Any]:
     if result is None:
         return {"label": None, "probability": None, "probabilities": None}
     return {"label": result.label, "probability": result.probability, "probabilities": result.probabilities}
-
-
-Out = Annotated[Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: a .png in RUN]")]
-
-
-def states(
-    run: RunArgument,
-    text: Annotated[
-        str | None, typer.Argument(metavar="[TEXT]", help="The text to read; standard input if none.")
-    ] = None,
-    file: Annotated[Path | None, typer.Option(help="Read the text from a file, all of its lines.")] = None,
-    out: Out = None,
-    layer: Annotated[int | None, typer.Option(help="Which layer, counted from 1. [default: the last]", min=1)] = None,
-    what: Annotated[
-        str, typer.Option(metavar="c|h|z|f|o|i", help="Cells, outputs, or one of the gates; f = 1 keeps the old state.")
-    ] = "c",
-    label: Annotated[
-        str | None, typer.Option(help="Whose probability to draw beside it. [default: the last class]")
-    ] = None,
-) -> None:
-    """Draw what a layer holds while it reads a text: the paper's figure of hidden states.
-
-    Words go down, channels across, and the colour is the channel's activation; similar channels are adjacent. Beside it
-    the running probability, and the mean forget gate: where it drops, the layer forgets.
-
-    Examples:
-
-    quasirnn plot states runs/imdb "The music is fine, but its main weakness is the story."
-
-    quasirnn plot states runs/imdb --file review.txt --layer 1 --what f --out forget.svg
-    """
-    pipeline = console.load_run(run, NAME)
-    with console.picture(out, run / "states.png") as path:
-        number = pipeline.settings.num_layers if layer is None else layer
-        draw_states(
-            pipeline.states(console.one_text(text, file), layer, what, label), path, what, f"{what} of layer {number}"
-        )
 
 
 def draw_states(states: States, path: Path, what: str, title: str) -> None:
@@ -895,43 +840,22 @@ def draw_states(states: States, path: Path, what: str, title: str) -> None:
     )
 
 
-def confusion(
-    run: RunArgument,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="Where the texts are. [default: where the training's were]"),
-    ] = None,
-    split: Annotated[str, typer.Option(help="train, valid, test, or the name of a file without its suffix.")] = "test",
-    out: Out = None,
-) -> None:
-    """Evaluate a classifier and draw which class was predicted for which.
-
-    Example:
-
-    quasirnn plot confusion runs/imdb --split test --out confusion.svg
-    """
-    from quasirnn.plots.confusion import confusion_matrix
-
-    pipeline = console.load_run(run, NAME)
-    with console.picture(out, run / "confusion.png") as path:
-        with console.progress_of(f"reading {split}") as tick:
-            evaluation = pipeline.evaluate(split, data, tick)
-        confusion_matrix(path, evaluation.classes, np.array(evaluation.confusion))
-
-
 # Over HTTP
 
 CLASSIFY_TEXTS, CLASSIFY_CHARACTERS = 64, 20_000  # characters of each text
 STREAM_CHARACTERS, STATES_CHARACTERS = 5_000, 2_000
 # Texts of so many characters in all are classified in a moment; what is told of every word takes longer.
 SHORT_CHARACTERS, SHORT_CHARACTERS_BY_WORD = 4_000, 500
+CHARACTERS_OF_A_WORD = 5
+# Of a response: what its probabilities may take up, each its label and so many characters. And numbers of states.
+ANSWER_CHARACTERS, PROBABILITY_CHARACTERS, STATES_NUMBERS = 2**20, 25, 2**20
 # Words that are read between two checks whether somebody still waits for them.
 WORDS_AT_ONCE = 250
 
 
 class ClassifyRequest(Request):
     texts: list[Annotated[Text, Field(min_length=1, max_length=CLASSIFY_CHARACTERS)]] = Field(
-        min_length=1, max_length=CLASSIFY_TEXTS
+        min_length=1, max_length=CLASSIFY_TEXTS, description="What to classify; none may be blank."
     )
 
 
@@ -943,10 +867,58 @@ class StreamRequest(Request):
 
 
 class StatesRequest(Request):
-    text: Text = Field(min_length=1, max_length=STATES_CHARACTERS)
+    text: Text = Field(min_length=1, max_length=STATES_CHARACTERS, description="What to read; not blank.")
     layer: int | None = Field(None, ge=1, description="Counted from 1; null is the last.")
     what: Literal["c", "h", "z", "f", "o", "i"] = Field("c", description="Cells, outputs, or a gate.")
     label: Name | None = Field(None, description="Whose probability to follow; null is the last class.")
+
+
+class ClassAnswer(Response):
+    label: str = Field(description="The likeliest class.")
+    probability: float = Field(description="Of that class.")
+    probabilities: dict[str, float] = Field(description="Of all classes; of the likeliest, where there are too many.")
+    rest: float | None = Field(None, description="The sum of the others; only where there are others.")
+
+
+class TextAnswer(ClassAnswer):
+    unknown: list[str] = Field(description="Words of the text that are not in the vocabulary, each once.")
+
+
+class ClassifyAnswer(Response):
+    results: list[TextAnswer] = Field(description="One for each text, in their order.")
+
+
+class WordAnswer(ClassAnswer):
+    word: str = Field(description="As the model reads it.")
+    unknown: bool = Field(description="It is not in the vocabulary.")
+
+
+class StreamAnswer(Response):
+    words: list[WordAnswer] = Field(description="Each with the class after it.")
+    state: str = Field(description="To be passed back with what follows.")
+    count: int = Field(description="Words that were read, of all pieces.")
+
+
+class StatesAnswer(Response):
+    words: list[str] = Field(description="As the model reads them.")
+    unknown: list[bool] = Field(description="Of each word, whether it is not in the vocabulary.")
+    values: list[list[float]] = Field(description="A row for each word, a number for each channel.")
+    forget: list[float] = Field(description="The mean of the forget gate after each word.")
+    probability: list[float] = Field(description="Of the label, after each word.")
+    label: str = Field(description="Whose probability it is.")
+    layer: int = Field(description="Which layer it is, counted from 1.")
+    layers: int = Field(description="How many the model has.")
+
+
+def _class_answer(result: Classification, answers: int) -> dict[str, Any]:
+    """One of so many in a response: with fewer classes, the likeliest, where all would be too much."""
+    longest = max(map(len, result.probabilities))
+    most = max(1, ANSWER_CHARACTERS // (answers * (longest + PROBABILITY_CHARACTERS)))
+    values = values_of(result)
+    if len(result.probabilities) > most:
+        likely = sorted(result.probabilities.items(), key=lambda item: -item[1])[:most]
+        values |= {"probabilities": dict(likely), "rest": max(0.0, 1 - math.fsum(p for _, p in likely))}
+    return values
 
 
 def answer_classify(pipeline: SentimentPipeline, requests: list[ClassifyRequest], step: Step) -> list[Any]:
@@ -960,14 +932,23 @@ def answer_classify(pipeline: SentimentPipeline, requests: list[ClassifyRequest]
         if blank is not None:
             answers.append(InvalidField(f"texts[{blank}]", "is blank; there is nothing to read."))
         else:
-            answers.append({"results": [_values(result) for result in own]})
+            results_of = zip(request.texts, own, strict=True)
+            answers.append(
+                {
+                    "results": [
+                        {**_class_answer(result, len(own)), "unknown": pipeline.vocabulary.unknown_tokens(text)}
+                        for text, result in results_of
+                        if result is not None
+                    ]
+                }
+            )
     return answers
 
 
 def check_stream(pipeline: SentimentPipeline, request: StreamRequest) -> None:
     if pipeline.settings.bidirectional:
         raise InvalidField("model", "reads in both directions, and so only whole texts: /classify.")
-    if not pipeline.client_states.fits:
+    if not pipeline.reads_by_word:
         raise InvalidField("model", f"its state has more than {STATE_CHARACTERS:,} characters.")
     try:
         _ = None if request.state is None else pipeline.client_states.unpack(request.state)
@@ -985,15 +966,24 @@ def answer_stream(pipeline: SentimentPipeline, requests: list[StreamRequest], st
         for piece in reader.read_in_pieces(request.text, WORDS_AT_ONCE):
             words += piece
             step()
+    except NotFiniteError:
+        if request.state is None:
+            raise
+        return [InvalidField("state", "leads to numbers that are not finite; begin anew with null.")]
     except ValueError:
         # A forged one, with numbers where this model's states have none.
         return [InvalidField("state", "is not one that this model gave; begin anew with null.")]
-    if not all(math.isfinite(word.so_far.probability) for word in words):
-        return [InvalidField("state", "leads to numbers that are not finite; begin anew with null.")]
     now = reader.reading
     return [
         {
-            "words": [{"word": each.word, **_values(each.so_far)} for each in words],
+            "words": [
+                {
+                    "word": each.word,
+                    "unknown": each.word not in pipeline.vocabulary,
+                    **_class_answer(each.so_far, len(words)),
+                }
+                for each in words
+            ],
             "state": states.pack(now),
             "count": 0 if now is None else now.count,
         }
@@ -1009,9 +999,12 @@ def check_states(pipeline: SentimentPipeline, request: StatesRequest) -> None:
     if request.layer is not None and request.layer > layers:
         raise InvalidField("layer", f"at most {layers}, got {shown(request.layer)}.")
     if request.label is not None and request.label not in pipeline.classes:
-        raise InvalidField("label", f"must be one of {', '.join(pipeline.classes)}, got {shown(request.label)}.")
-    if not pipeline.vocabulary.tokenise(request.text):
+        raise InvalidField("label", f"must be one of {some(pipeline.classes)}, got {shown(request.label)}.")
+    words = len(pipeline.vocabulary.tokenise(request.text))
+    if not words:
         raise InvalidField("text", "is blank; there is nothing to read.")
+    if (most := STATES_NUMBERS // pipeline.model.config["hidden_size"]) < words:
+        raise InvalidField("text", f"at most {most:,} words with this model, got {words:,}.")
 
 
 def answer_states(pipeline: SentimentPipeline, requests: list[StatesRequest], step: Step) -> list[Any]:
@@ -1021,6 +1014,7 @@ def answer_states(pipeline: SentimentPipeline, requests: list[StatesRequest], st
     return [
         {
             "words": states.words,
+            "unknown": [word not in pipeline.vocabulary for word in states.words],
             "values": states.values.astype("float64").round(4),
             "forget": states.forget.astype("float64").round(4),
             "probability": states.probability,
@@ -1037,46 +1031,63 @@ ENDPOINTS = (
         "The class of each text",
         ClassifyRequest,
         answer_classify,
+        ClassifyAnswer,
         together=lambda request: "short" if sum(map(len, request.texts)) <= SHORT_CHARACTERS else None,
         size=lambda request: len(request.texts),
+        tokens=lambda request: sum(map(len, request.texts)) // CHARACTERS_OF_A_WORD + 1,
         is_short=lambda request: sum(map(len, request.texts)) <= SHORT_CHARACTERS,
         limits={"classify_texts": CLASSIFY_TEXTS, "classify_characters": CLASSIFY_CHARACTERS},
+        example=lambda text: {"texts": [text]},
     ),
     Endpoint(
         "/classify-stream",
         "The class after each word of a text that goes on",
         StreamRequest,
         answer_stream,
+        StreamAnswer,
         check=check_stream,
+        tokens=lambda request: len(request.text) // CHARACTERS_OF_A_WORD + 1,
         is_short=lambda request: len(request.text) <= SHORT_CHARACTERS_BY_WORD,
         limits={"stream_characters": STREAM_CHARACTERS, "state_characters": STATE_CHARACTERS},
+        example=lambda text: {"text": text},
     ),
     Endpoint(
         "/states",
         "Cells or gates of a layer while it reads a text",
         StatesRequest,
         answer_states,
+        StatesAnswer,
         check=check_states,
+        tokens=lambda request: len(request.text) // CHARACTERS_OF_A_WORD + 1,
         is_short=lambda request: len(request.text) <= SHORT_CHARACTERS_BY_WORD,
         limits={"states_characters": STATES_CHARACTERS},
+        example=lambda text: {"text": text, "layer": 1, "what": "f"},
     ),
 )
 
-BUILT_IN_EXAMPLES = (
-    "Not exactly a dull story.",
-    "My sister called the ending superb, and I can't agree.",
-    "Everyone said that the plot was weak, but to me it was anything but weak.",
-)
-EXAMPLES = (
-    "Not a bad film at all.",
-    "The music is fine, but its main weakness is the story.",
-    "I expected to be bored, and I could not have been more wrong.",
-)
+# With what they mean: one that a model gets wrong is not offered.
+BUILT_IN_EXAMPLES = {
+    "Not exactly a dull story.": "pos",
+    "My sister called the ending superb, and I can't agree.": "neg",
+    "Everyone said that the plot was weak, but to me it was anything but weak.": "pos",
+    "Not a bad film at all.": "pos",
+    "I was bored.": "neg",
+    "The acting is wonderful.": "pos",
+}
+EXAMPLES = {
+    "Not a bad film at all.": "pos",
+    "The music is fine, but its main weakness is the story.": "neg",
+    "I expected to be bored, and I could not have been more wrong.": "pos",
+    "It starts well, but after an hour I wanted my money back.": "neg",
+    "Slow at first, but the ending is one of the best I have seen.": "pos",
+    "The plot makes no sense and the acting is terrible.": "neg",
+    "A wonderful film with a great cast. I loved every minute of it.": "pos",
+}
+MOST_EXAMPLES = 3
 
 
 # The demo: invented reviews, where the words alone tell little and their order tells all
 
-BAGS = {1: "bag of words", 2: "words and pairs"}
 # Reviews among which the example is looked for.
 CANDIDATES = 200
 # Columns that a line of the example takes.
@@ -1106,6 +1117,21 @@ def show_demo(pipeline: SentimentPipeline, folder: Path, seed: int, screen: Scre
     followed = pipeline.classes[-1]
     heading = f"The classifier reads an unseen review word by word; below each, by then, % {followed}:"
     return Shown(heading, word_by_word(pipeline, text, followed), pictures)
+
+
+REVIEW = (
+    "I went in expecting very little. The first half hour is slow, and one of the leads can't act. But then the story "
+    "finds its feet, the jokes land, and the ending is simply wonderful. I loved it."
+)
+
+
+def use(pipeline: SentimentPipeline, folder: Path, seed: int) -> Shown:
+    """What an installed model makes of a review as people write them."""
+    picture = folder / f"{pipeline.run.path.name}-states.png"
+    draw_states(pipeline.states(REVIEW), picture, "c", "cells of the last layer")
+    followed = pipeline.classes[-1]
+    heading = f"A review, read word by word; below each word, % {followed} by then:"
+    return Shown(heading, word_by_word(pipeline, REVIEW, followed), [picture])
 
 
 def telling_review(pipeline: SentimentPipeline, tick: Tick) -> str:
@@ -1138,15 +1164,15 @@ def word_by_word(pipeline: SentimentPipeline, text: str, label: str, width: int 
 
 
 SentimentTask.pipeline = SentimentPipeline
-SentimentTask.commands = (classify,)
-SentimentTask.plots = (states, confusion)
+SentimentTask.commands, SentimentTask.plots = sentiment_commands.COMMANDS, sentiment_commands.PLOTS
 SentimentTask.endpoints = ENDPOINTS
 SentimentTask.demo = Demo(
     quality="% right",
     explained="unseen reviews given their label",
-    minutes=Minutes(qrnn=0.2, lstm=0.25, rest=0.35),
+    minutes=Minutes(training=0.2, rest=0.35),
     test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).accuracy,
     show=show_demo,
+    use=use,
     baselines=bags,
     commands=("classify {folder}/sentiment-qrnn --words 'Not exactly a dull story, my brother said.'",),
 )

@@ -5,7 +5,7 @@ A task derives its own class from `TaskSettings` and writes its presets as value
     class LanguageModelSettings(TaskSettings):
         level: Literal["word", "character"] = setting("word", help="what a token is", group="data")
 
-    PAPER = Preset("paper", LanguageModelSettings(epochs=72, ...), notes={"epochs": "paper 3.2"})
+    PAPER = Preset("paper", LanguageModelSettings.of("hidden_size=640 epochs=72 ..."), notes={"epochs": "paper 3.2"})
     settings = apply_overrides(PAPER.for_cell("qrnn"), ["zoneout=0.2", "kernel_size=6,2"])
 """
 
@@ -14,21 +14,22 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from quasirnn.errors import LARGEST_INTEGER, SettingsError, did_you_mean, shown
+from quasirnn.errors import LARGEST_INTEGER, SettingsError, did_you_mean, printable, shown
 from quasirnn.schema import Schema, Text, alternatives, describe_type, mistakes, no_such_key, problems
 
 CELLS = ("qrnn", "lstm")
 GROUPS = ("data", "model", "optimisation", "run")
 # What may differ from training.json when a run is resumed.
-MAY_CHANGE = ("epochs", "max_steps", "max_minutes", "checkpoint_every")
+MAY_CHANGE = ("epochs", "max_steps", "max_minutes", "checkpoint_every", "precision")
 NO_OPTIONS: Mapping[str, str] = {}
 WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 # Digits with _ between them, a fraction, an exponent: what int and float both read, in ASCII.
@@ -46,6 +47,7 @@ def setting(
     below: float | None = None,
     cells: tuple[str, ...] = CELLS,
     option: str | None = None,
+    kept: Literal["fixed", "default"] | None = None,
 ) -> Any:
     """A field of a settings class.
 
@@ -56,6 +58,8 @@ def setting(
         at_least, at_most, above, below: bounds.
         cells: the cells that have it; for another it is None, and giving it is an error. Its type must allow None.
         option: the command's option that sets it; as KEY=VALUE it is then refused.
+        kept: a run that starts from a trained model (--from) has that model's value. "fixed": giving another is an
+            error, as for sizes; "default": another may be given.
     """
     return Field(
         default,
@@ -64,7 +68,7 @@ def setting(
         le=at_most,
         gt=above,
         lt=below,
-        json_schema_extra={"group": group, "cells": list(cells), "option": option},
+        json_schema_extra={"group": group, "cells": list(cells), "option": option, "kept": kept},
     )
 
 
@@ -80,20 +84,30 @@ class TaskSettings(Schema):
     value_aliases: ClassVar[Mapping[str, Mapping[Any, Any]]] = {}
 
     cell: Literal["qrnn", "lstm"] = setting(
-        "qrnn", help="qrnn, or an LSTM with equally many units", group="model", option="--cell"
+        "qrnn", help="qrnn, or an LSTM with equally many units", group="model", option="--cell", kept="fixed"
     )
-    hidden_size: int = setting(help="units of each layer", group="model", at_least=1, at_most=65_536)
-    num_layers: int = setting(help="recurrent layers", group="model", at_least=1, at_most=256)
+    hidden_size: int = setting(help="units of each layer", group="model", at_least=1, at_most=65_536, kept="fixed")
+    num_layers: int = setting(help="recurrent layers", group="model", at_least=1, at_most=256, kept="fixed")
     kernel_size: Width | Widths | None = setting(
-        2, help="width of the convolution, or one per layer: 6,2,2", group="model", cells=("qrnn",)
+        2, help="width of the convolution, or one per layer: 6,2,2", group="model", cells=("qrnn",), kept="fixed"
     )
     pooling: Literal["f", "fo", "ifo"] | None = setting(
-        "fo", help="gates of the recurrence", group="model", cells=("qrnn",)
+        "fo", help="gates of the recurrence", group="model", cells=("qrnn",), kept="fixed"
     )
+    # Kept, as its expectation is part of what a trained model computes.
     zoneout: float | None = setting(
-        0.0, help="share of channels that keep their state", group="model", at_least=0, below=1, cells=("qrnn",)
+        0.0,
+        help="share of channels that keep their state",
+        group="model",
+        at_least=0,
+        below=1,
+        cells=("qrnn",),
+        kept="default",
     )
     dropout: float = setting(0.0, help="share of inputs that are dropped", group="model", at_least=0, below=1)
+    match: Literal["units", "parameters"] = setting(
+        "units", help="the LSTM has as many units as the QRNN, or as many parameters", group="model"
+    )
 
     batch_size: int = setting(
         help="sequences in a step, over all processes", group="optimisation", at_least=1, at_most=2**20
@@ -110,14 +124,29 @@ class TaskSettings(Schema):
     decay: float = setting(
         0.95, help="hold-decay: factor for each later epoch", group="optimisation", above=0, at_most=1
     )
-    warm_up: int = setting(0, help="cosine: steps over which the rate rises", group="optimisation", at_least=0)
+    warm_up: int | float = setting(
+        0,
+        help="cosine: steps over which the rate rises; below 1 a share of all steps",
+        group="optimisation",
+        at_least=0,
+    )
     clip: float | None = setting(None, help="largest norm of the gradient", group="optimisation", above=0)
     l2: float = setting(0.0, help="lambda in g += lambda w", group="optimisation", at_least=0)
+    average: float = setting(
+        0.0,
+        help="share of the steps, at the end, whose mean weights are kept",
+        group="optimisation",
+        at_least=0,
+        at_most=1,
+    )
 
+    init_from: Text | None = setting(
+        None, help="a trained run whose weights and vocabulary this one starts from", group="model", option="--from"
+    )
     train: Text | None = setting(None, help="stem of the training files", group="data")
     valid: Text | None = setting(None, help="stem of the validation files", group="data")
     test: Text | None = setting(None, help="stem of the test files", group="data")
-    lowercase: bool = setting(False, help="put the text in lower case", group="data")
+    lowercase: bool = setting(False, help="put the text in lower case", group="data", kept="fixed")
     max_vocabulary: int | None = setting(
         None, help="keep only so many tokens, the most frequent", group="data", at_least=3
     )
@@ -127,14 +156,26 @@ class TaskSettings(Schema):
     max_minutes: float | None = setting(None, help="stop after so much time, counted across resumes", at_least=0)
     patience: int | None = setting(None, help="stop after so many epochs without a better validation", at_least=1)
     checkpoint_every: int = setting(500, help="steps between checkpoints", at_least=1)
-    precision: Literal["float32", "bfloat16", "float16"] = setting("float32", help="type of the matrix products")
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = setting(
+        "float32", help="type of the matrix products; auto: bfloat16 where the device has it"
+    )
     seed: int = setting(1, help="of weights, dropout and the order of the data", at_least=0, at_most=2**32 - 1)
+    split_seed: int | None = setting(
+        None, help="of what is held out of the data; none: seed", group="data", at_least=0, at_most=2**32 - 1
+    )
 
     @model_validator(mode="after")
     def _check(self) -> TaskSettings:
         if lines := list(self.problems()):
             raise problems(lines)
         return self
+
+    @classmethod
+    def of(cls, *keys: str) -> Self:
+        """The settings that KEY=VALUE, as typed, gives; each argument holds some of them, with spaces between."""
+        values, lines = _parse(cls, " ".join(keys).split(), NO_OPTIONS)
+        assert not lines, lines
+        return cls(**values)
 
     @classmethod
     def keys_without(cls, cell: str) -> set[str]:
@@ -148,9 +189,20 @@ class TaskSettings(Schema):
         return {name: getattr(self, name) for name in names}
 
     @property
+    def vocabulary(self) -> dict[str, Any]:
+        """What `Vocabulary.build` takes of the settings; a task without `min_count` keeps every token."""
+        smallest = getattr(self, "min_count", 1)
+        return {"lowercase": self.lowercase, "max_size": self.max_vocabulary, "min_count": smallest}
+
+    @property
     def stems(self) -> dict[str, str | None]:
         """The parts of the data that the user has named: names in the folders of the training, and in no others."""
         return {"train": self.train, "valid": self.valid, "test": self.test}
+
+    @property
+    def hold_out_seed(self) -> int:
+        """Chooses the rows of parts that are missing."""
+        return self.seed if self.split_seed is None else self.split_seed
 
     def problems(self) -> Iterator[str]:
         """What no bound of one key can say, "key: ..." each. A task adds its own to those of `super().problems()`."""
@@ -164,6 +216,12 @@ class TaskSettings(Schema):
                 f"kernel_size: {len(self.kernel_size)} widths for num_layers={self.num_layers}; "
                 "give one per layer, or one for all"
             )
+        if self.warm_up >= 1 and self.warm_up != int(self.warm_up):
+            yield f"warm_up: must be a number of steps, or a share of them below 1, got {self.warm_up}"
+        if self.match == "parameters" and self.init_from is not None:
+            yield "match: with --from the sizes are those of its model; leave it out"
+        if self.match == "parameters" and self.cell == "qrnn":
+            yield "match: sizes an LSTM by the QRNN's parameters; give --cell lstm"
         if self.weight_decay and self.optimizer != "adamw":
             yield f"weight_decay: {self.optimizer} has none; give l2, or optimizer=adamw"
         if self.l2 and self.optimizer == "adamw":
@@ -198,7 +256,7 @@ class Preset(Generic[S]):
                 [f"--cell: must be one of {', '.join(CELLS)}, got {shown(cell)}{did_you_mean(cell, CELLS)}"]
             )
         absent = dict.fromkeys(type(self.qrnn).keys_without(cell))
-        return _changed(self.qrnn, {**absent, "cell": cell, **self.by_cell.get(cell, {})})
+        return changed(self.qrnn, {**absent, "cell": cell, **self.by_cell.get(cell, {})})
 
 
 def apply_overrides(settings: S, overrides: Sequence[str], options: Mapping[str, str] = NO_OPTIONS) -> S:
@@ -209,16 +267,30 @@ def apply_overrides(settings: S, overrides: Sequence[str], options: Mapping[str,
     """
     values, lines = _parse(settings, overrides, options)
     try:
-        changed = _changed(settings, values)
+        result = changed(settings, values)
     except SettingsError as error:
         raise SettingsError([*lines, *error.mistakes]) from None
     if lines:
         raise SettingsError(lines)
-    return changed
+    return result
 
 
-def describe(settings: TaskSettings, preset: Preset[Any]) -> str:
-    """What `--show` prints: every key as it could be given, by group, with `*` before what differs from the preset."""
+def describe(
+    settings: TaskSettings,
+    preset: Preset[Any],
+    fitted: Collection[str] = (),
+    amount: str = "",
+    resolved: Mapping[str, str] = NO_OPTIONS,
+    kept: Collection[str] = (),
+) -> str:
+    """What `--show` prints: every key as it could be given, by group, with `*` before what differs from the preset.
+
+    Args:
+        fitted: the keys whose value follows the size of the data; they have `=` before them.
+        amount: that size.
+        resolved: of keys that were given as auto, why they have their value.
+        kept: the keys whose value is that of the model of --from; they have `<` before them.
+    """
     defaults = preset.for_cell(settings.cell)
     rows: dict[str, list[tuple[str, str, str]]] = {group: [] for group in GROUPS}
     for name, info in type(settings).model_fields.items():
@@ -226,12 +298,25 @@ def describe(settings: TaskSettings, preset: Preset[Any]) -> str:
         if settings.cell not in extra["cells"]:
             continue
         comment = preset.notes.get(name, info.description or "")
-        if default != value:
+        mark = "<" if name in kept else "=" if name in fitted else "*" if default != value else " "
+        if name in kept:
+            comment = f"as in --from; {info.description}"
+        elif name in resolved:
+            mark, comment = " ", resolved[name]
+        elif name in fitted:
+            share = "a third, with --from; " if name == "learning_rate" and settings.init_from is not None else ""
+            comment = f"by the size of the data; {share}{info.description}"
+        elif default != value:
             comment = f"{preset.name}: {as_text(default)}; {info.description}"
         given = f"{extra['option']} {as_text(value)}" if extra["option"] else f"{name}={as_text(value)}"
-        rows.setdefault(extra["group"], []).append(("*" if default != value else " ", given, comment))
+        rows.setdefault(extra["group"], []).append((mark, given, comment))
     width = max(len(given) for group in rows.values() for _, given, _ in group)
-    lines = [f"preset {preset.name}" + (", changed where marked *" if defaults != settings else "")]
+    marked = any(mark == "*" for group in rows.values() for mark, _, _ in group)
+    lines = [f"preset {preset.name}" + (", changed where marked *" if marked else "")]
+    if fitted:
+        lines[0] += f", fitted to {amount} where marked ="
+    if kept:
+        lines[0] += f", as in {as_text(settings.init_from)} where marked <"
     for group, entries in rows.items():
         if entries:
             lines += ["", group, *(f"{mark} {given:<{width}}  # {comment}" for mark, given, comment in entries)]
@@ -260,24 +345,58 @@ def from_json(cls: type[S], data: Mapping[str, Any], where: str = "") -> S:
         raise SettingsError(mistakes(error, cls), where) from None
 
 
+def parsed_keys(
+    settings: TaskSettings, overrides: Sequence[str], options: Mapping[str, str] = NO_OPTIONS
+) -> dict[str, Any]:
+    """The values that overrides and options give, by the present names of their keys."""
+    return _parse(type(settings), overrides, options)[0]
+
+
+def given_keys(settings: TaskSettings, overrides: Sequence[str], options: Mapping[str, str] = NO_OPTIONS) -> set[str]:
+    """The keys that overrides and options name, by their present names."""
+    return set(parsed_keys(settings, overrides, options))
+
+
 def contradictions(saved: TaskSettings, overrides: Sequence[str], options: Mapping[str, str] = NO_OPTIONS) -> list[str]:
     """The KEYs given on resume that contradict the saved run, one line each; those in `MAY_CHANGE` never do."""
     asked, _ = _parse(saved, overrides, options)
     return [
-        f"{key}: the run was started with {as_text(getattr(saved, key))}, not {as_text(value)}"
+        f"{_typed(saved, key)}: the run was started with {as_text(getattr(saved, key))}, not {as_text(value)}"
         for key, value in asked.items()
-        if key not in MAY_CHANGE and value != getattr(saved, key)
+        if key not in MAY_CHANGE and not _same(type(saved).model_fields[key], value, getattr(saved, key))
     ]
 
 
+def kept_keys(settings: TaskSettings, kind: str | None = None) -> set[str]:
+    """The keys whose value is that of the model of --from, or those of one kind; see `setting`."""
+    wanted = ("fixed", "default") if kind is None else (kind,)
+    return {name for name in fields_of(settings) if _extra(type(settings).model_fields[name])["kept"] in wanted}
+
+
+def _same(info: FieldInfo, value: Any, saved: Any) -> bool:
+    """Whether two values of a key mean the same: an option that is a string names a file, by any of its paths."""
+    if _extra(info)["option"] and isinstance(value, str) and isinstance(saved, str):
+        return value == saved or Path(value).resolve() == Path(saved).resolve()
+    return bool(value == saved)
+
+
+def fields_of(settings: TaskSettings) -> list[str]:
+    """The keys that the settings' cell has."""
+    return [name for name, info in type(settings).model_fields.items() if settings.cell in _extra(info)["cells"]]
+
+
 def as_text(value: Any) -> str:
-    """A value as it is typed behind the = of KEY=VALUE."""
+    """A value as it is typed after the = of KEY=VALUE."""
     if isinstance(value, tuple):
         return ",".join(map(as_text, value))
     if isinstance(value, bool) or value is None:
         return str(value).lower()
-    text = str(value)
-    return text if text.isprintable() else repr(text)
+    return printable(str(value))
+
+
+def _typed(settings: TaskSettings, key: str) -> str:
+    """A key as the user gives it: --from, hidden_size."""
+    return _extra(type(settings).model_fields[key])["option"] or key
 
 
 def _extra(info: FieldInfo) -> dict[str, Any]:
@@ -285,7 +404,8 @@ def _extra(info: FieldInfo) -> dict[str, Any]:
     return info.json_schema_extra
 
 
-def _changed(settings: S, changes: Mapping[str, Any]) -> S:
+def changed(settings: S, changes: Mapping[str, Any]) -> S:
+    """Other settings with these values; SettingsError with all that is wrong with them."""
     try:
         return type(settings).model_validate({**dict(settings), **changes})
     except ValidationError as error:
@@ -295,17 +415,17 @@ def _changed(settings: S, changes: Mapping[str, Any]) -> S:
         if len(right) < len(changes):
             # What no bound of one key can say is checked only where all bounds are kept.
             try:
-                _changed(settings, right)
+                changed(settings, right)
             except SettingsError as more:
                 lines += more.mistakes
         raise SettingsError(lines) from None
 
 
 def _parse(
-    settings: TaskSettings, overrides: Sequence[str], options: Mapping[str, str]
+    settings: TaskSettings | type[TaskSettings], overrides: Sequence[str], options: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
     """What overrides and options say, by key, and their mistakes. Bounds are left to the settings themselves."""
-    cls = type(settings)
+    cls = settings if isinstance(settings, type) else type(settings)
     fields, hints = cls.model_fields, get_type_hints(cls, include_extras=True)
     values: dict[str, Any] = {key: value for key, value in options.items() if key in fields}
     lines = [f"--{key}: this task has none" for key in options if key not in fields]
@@ -335,7 +455,7 @@ def _parse(
 
 
 def _value(text: str, hint: Any, may_be_none: bool) -> Any:
-    """The text behind = as the type of its key; ValueError with what it must be."""
+    """The text after = as the type of its key; ValueError with what it must be."""
     kinds = [kind for kind in alternatives(hint) if may_be_none or kind is not NoneType]
     if NoneType in kinds and text.lower() == "none":
         return None

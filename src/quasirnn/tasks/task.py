@@ -7,8 +7,9 @@ what it shows in the demo. docs/adding-a-task.md walks through one.
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -16,11 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from quasirnn.data.batches import Batch, to_device
-from quasirnn.data.corpus import SPLITS, Columns, Corpus, Part, canonical, read_corpus
+from quasirnn.data.corpus import SPLITS, Check, Columns, Corpus, Part, PartCheck, canonical, read_corpus
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models.pretrained import Pretrained
+from quasirnn.tasks.fitting import Amount, Rule, fine_tuning_rate
 from quasirnn.tasks.run_folder import Run
-from quasirnn.tasks.settings import Preset, TaskSettings
+from quasirnn.tasks.settings import Preset, TaskSettings, as_text, changed
 from quasirnn.training import optimizers, schedule
 from quasirnn.training.learner import Carried, Tick
 from quasirnn.training.schedule import Schedule
@@ -29,7 +31,12 @@ from quasirnn.training.world import World
 if TYPE_CHECKING:
     from quasirnn.tasks.demo import Demo
     from quasirnn.tasks.endpoint import Endpoint
+    from quasirnn.tasks.fine_tuning import Start
     from quasirnn.tasks.pipeline import Pipeline
+    from quasirnn.tasks.verdict import Baselines
+
+# What is said of what a rule has settled.
+FITTED = ("hidden_size", "num_layers", "dropout", "batch_size", "learning_rate", "epochs", "patience")
 
 S = TypeVar("S", bound=TaskSettings)
 
@@ -61,6 +68,14 @@ class Dataset:
         return self.corpus.describe(self.summaries, vocabulary=len(self.vocabulary), **self.facts)
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """What the rule has settled."""
+
+    amount: Amount
+    keys: frozenset[str]
+
+
 class Task(ABC, Generic[S]):
     """A task; there is one object of each class, see `registry`."""
 
@@ -73,8 +88,11 @@ class Task(ABC, Generic[S]):
     unit: ClassVar[str]  # what the loss is summed over: "tokens"
     best_by: ClassVar[str]  # which figure of `validate` decides on the best model
     higher_is_better: ClassVar[bool] = False
+    compared: ClassVar[tuple[str, ...]] = ()  # figures of validation and evaluation that tables show
+    units: ClassVar[Mapping[str, str]] = {}  # of figures, for pictures: {"accuracy": "%"}
     loss_is_log_perplexity: ClassVar[bool] = False  # the training loss is one per token, and its exp worth drawing
 
+    toy: ClassVar[tuple[str, str] | None] = None  # the built-in corpus, and what to say of a model trained on it
     paper_corpus: ClassVar[str | None] = None  # the known corpus that the preset `paper` is for
     data_keys: ClassVar[tuple[str, ...]] = ("train", "valid", "test")  # KEYs that say that the files are others
     training_splits: ClassVar[tuple[str, ...]] = ("train", "valid")
@@ -123,6 +141,10 @@ class Task(ABC, Generic[S]):
     def validate(self, settings: S, model: Any, part: Any, vocabulary: Vocabulary, tick: Tick) -> dict[str, float]:
         """The figures of a model on an encoded part, `best_by` among them."""
 
+    def baselines(self, settings: S, data: Dataset) -> Baselines | None:
+        """What simple models reach on the validation part of the user's own data; None if there are none to compare."""
+        return None
+
     def facts(self, settings: S, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
         """What is true of the whole corpus, for training.json; `saved` is that of a trained model."""
         return {}
@@ -133,14 +155,22 @@ class Task(ABC, Generic[S]):
         """The rows. `own`: the data are those of the training, for which `train`, `valid` and `test` name files."""
         if not data:
             return self.built_in(settings, splits)
+        check, check_train = self.checks(settings, saved)
+        columns = self.columns(settings)
         return read_corpus(
             data,
-            self.columns(settings),
+            # Other data may have columns of other names.
+            columns if own else dataclasses.replace(columns, strict=False),
             splits=splits,
             stems=settings.stems if own else {},
-            seed=settings.seed,
-            check=lambda split, values, place: self.check_row(settings, values, place, saved),
+            seed=settings.hold_out_seed,
+            check=check,
+            check_train=check_train,
         )
+
+    def checks(self, settings: S, saved: Mapping[str, Any]) -> tuple[Check, PartCheck | None]:
+        """What looks at every row as it is read, and at the training part as a whole; `check_row` alone by default."""
+        return lambda split, values, place: self.check_row(settings, values, place, saved), None
 
     def check_row(self, settings: S, values: tuple[str, ...], place: str, saved: Mapping[str, Any]) -> None:
         """Raise `TextError`, beginning with `place` (FILE:LINE), for a row that cannot be used.
@@ -168,21 +198,107 @@ class Task(ABC, Generic[S]):
         """
         wanted = list(dict.fromkeys(map(canonical, splits)))
         assert vocabulary is not None or "train" in wanted
-        corpus = self.read(settings, data, wanted, saved or {}, own)
+        return self.encode_corpus(settings, self.read(settings, data, wanted, saved or {}, own), vocabulary, saved)
+
+    def encode_corpus(
+        self,
+        settings: S,
+        corpus: Corpus,
+        vocabulary: Vocabulary | None = None,
+        saved: Mapping[str, Any] | None = None,
+    ) -> Dataset:
+        """A corpus as tensors; see `dataset`."""
         facts = self.facts(settings, corpus, saved or {})
         notes = list(corpus.notes)
         if vocabulary is None:
             vocabulary = self.make_vocabulary(settings, corpus.parts["train"], notes)
-        encoded = {split: self.encode(settings, corpus.parts[split], vocabulary, facts) for split in wanted}
+        encoded = {split: self.encode(settings, part, vocabulary, facts) for split, part in corpus.parts.items()}
         parts = {split: part for split, (part, _) in encoded.items()}
         summaries = {split: summary for split, (_, summary) in encoded.items()}
         for split, summary in summaries.items():
             note_unknown(split, summary, vocabulary, notes)
         return Dataset(corpus, vocabulary, parts, summaries, facts, notes)
 
-    def prepare(self, settings: S, data: Sequence[str]) -> Prepared:
-        """Read the data and build the model."""
-        return Prepared(self, settings, self.dataset(settings, data, self.training_splits))
+    def prepare(
+        self,
+        settings: S,
+        data: Sequence[str],
+        preset: str = "",
+        given: Collection[str] = (),
+        start: Start | None = None,
+    ) -> Prepared:
+        """Read the data and build the model.
+
+        Args:
+            preset: of a new run: what it leaves to the size of the data is settled by the task's rule.
+            given: the KEYs that the user has given, which stay as they are.
+            start: where a fine-tuned run gets its vocabulary and weights from.
+        """
+        corpus = self.read(settings, data, self.training_splits, {}, True)
+        fitted, rule = self.fit(settings, corpus.parts["train"], preset, given)
+        said = ""
+        if rule is not None:
+            values = " ".join(f"{key}={as_text(getattr(fitted, key))}" for key in FITTED if key in rule.keys)
+            said = f"Fitted to {rule.amount}: {values} (--show lists all; KEY=VALUE changes them)"
+        vocabulary = None if start is None else start.vocabulary(self, fitted, corpus.parts["train"], corpus.notes)
+        dataset = self.encode_corpus(fitted, corpus, vocabulary)
+        if fitted.match == "parameters" and preset:
+            fitted = self.matched(fitted, preset, dataset)
+        return Prepared(self, fitted, dataset, said, start)
+
+    def fit(self, settings: S, train: Part, preset: str, given: Collection[str]) -> tuple[S, Fitted | None]:
+        """The settings with what the rule says for data of this size, and what was settled; None without a rule."""
+        settings = changed(settings, {} if not self.rule(settings, preset) else self.choices(settings, train, given))
+        rule = self.rule(settings, preset)
+        if rule is None:
+            return settings, None
+        amount = self.amount(settings, train)
+        known = {name: value for name, value in settings if name in given}
+        values = rule.values(amount, known)
+        own = {key: value for key, value in values.items() if key not in settings.keys_without(settings.cell)}
+        if settings.init_from is not None and "learning_rate" in own:
+            own["learning_rate"] = fine_tuning_rate(own["learning_rate"])
+        chosen = {key for key in self.choices(settings, train, given) if key not in given}
+        return changed(settings, own), Fitted(amount, frozenset({*own, *chosen}))
+
+    def rule(self, settings: S, preset: str) -> Rule | None:
+        """How values of a preset follow the size of the data; None if they do not."""
+        return None
+
+    def choices(self, settings: S, train: Part, given: Collection[str]) -> dict[str, Any]:
+        """What is chosen before the size is measured, since it decides in what: characters or words."""
+        return {}
+
+    def amount(self, settings: S, train: Part) -> Amount:
+        """The size of the training part."""
+        words = sum(len(text.split()) for text in list(train.columns.values())[-1])
+        return Amount(max(1, words), len(train), "words")
+
+    def matched(self, settings: S, preset: str, data: Dataset) -> S:
+        """The settings of an LSTM with the hidden size at which it has as many parameters as the QRNN."""
+
+        def size(other: S) -> int:
+            # What is noted and recorded while a model is built belongs to the one that is trained.
+            scratch = dataclasses.replace(data, notes=[], facts=dict(data.facts))
+            return sum(each.numel() for each in self.build(other, scratch).parameters())
+
+        qrnn = self.presets[preset].for_cell("qrnn")
+        own = {name: getattr(qrnn, name) for name in settings.keys_without("lstm")}
+        absent = dict.fromkeys(settings.keys_without("qrnn"))
+        wanted = size(changed(settings, {**absent, **own, "cell": "qrnn", "match": "units"}))
+        low, high = 1, 2 * settings.hidden_size
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (
+                (middle, high) if size(changed(settings, {"hidden_size": middle})) <= wanted else (low, middle - 1)
+            )
+        return changed(settings, {"hidden_size": low})
+
+    def replaced(self, facts: Mapping[str, Any], saved: Mapping[str, Any]) -> tuple[str, ...]:
+        """The modules of the model that start anew in fine-tuning, as these data are of another kind: a classifier's
+        output layer, if the classes differ. `saved` is the corpus entry of the source's training.json.
+        """
+        return ()
 
     def loss_scale(self, settings: S) -> float:
         """The gradient is that of so many times the mean loss."""
@@ -213,10 +329,15 @@ def note_unknown(split: str, summary: dict[str, Any], vocabulary: Vocabulary, no
 class Prepared:
     """A task with its data read and its model built: all that can be wrong with them has been said."""
 
-    def __init__(self, task: Task[Any], settings: Any, data: Dataset) -> None:
+    def __init__(
+        self, task: Task[Any], settings: Any, data: Dataset, fitted: str = "", start: Start | None = None
+    ) -> None:
         self.task, self.settings, self.data = task, settings, data
+        self.fitted = fitted  # what the rule has settled, for the user
         self.vocabulary = data.vocabulary
         self.model = task.build(settings, data)
+        if start is not None:
+            start.initialise(task, self.model, data)
         self.corpus = data.describe()
         self.notes = data.notes
 

@@ -8,25 +8,28 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from quasirnn.errors import RunError, shown
+from quasirnn.ops import torch_internals
 from quasirnn.tasks import run_folder
 from quasirnn.tasks.curves import draw_curves_of
+from quasirnn.tasks.fine_tuning import Resumed, Source, open_source
 from quasirnn.tasks.registry import task_of
 from quasirnn.tasks.run_folder import Run, Training
-from quasirnn.tasks.settings import TaskSettings, apply_overrides
-from quasirnn.tasks.task import Prepared, Task
+from quasirnn.tasks.settings import TaskSettings, apply_overrides, changed, given_keys, kept_keys
+from quasirnn.tasks.task import Fitted, Prepared, Task
+from quasirnn.tasks.verdict import verdict
 from quasirnn.training.engine import train as run_engine
 from quasirnn.training.lock import RunLock
 from quasirnn.training.plan import Outcome, Plan
 from quasirnn.training.progress import Observer
-from quasirnn.training.world import World
+from quasirnn.training.world import PRECISIONS, World
 
-PRECISIONS: dict[str, Literal["no", "bf16", "fp16"]] = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
+S = TypeVar("S", bound=TaskSettings)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,9 @@ class Request:
     out: Path | None = None
     resume: bool = False
     overrides: Sequence[str] = ()
-    options: Mapping[str, str] = dataclasses.field(default_factory=dict)  # settings that are options: {"vectors": FILE}
+    options: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # settings that are options: {"init_from": RUN}
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class Trained:
     training: Training[Any]
     outcome: Outcome
     parameters: int
+    verdict: list[str] = dataclasses.field(default_factory=list)  # on a run of the user's own data
 
 
 def configure(task: Task[Any], request: Request) -> tuple[Training[Any], Run | None]:
@@ -74,11 +80,53 @@ def configure(task: Task[Any], request: Request) -> tuple[Training[Any], Run | N
             options=request.options,
         )
         return training, run
-    name = request.preset or task.default_preset(data, request.overrides)
+    source = source_of(task, request)
+    name = request.preset or ("fast" if source else task.default_preset(data, request.overrides))
     if name not in task.presets:
         raise RunError(f"--preset {name}: {task.name} has {', '.join(task.presets)}.")
-    settings = apply_overrides(task.presets[name].for_cell(request.cell or "qrnn"), request.overrides, request.options)
+    if source is None:
+        settings = task.presets[name].for_cell(request.cell or "qrnn")
+    else:
+        settings = task.presets[name].for_cell(source.training.settings.cell)
+        settings = source.settings(settings, request.overrides, request.options, request.cell)
+    settings = apply_overrides(settings, request.overrides, request.options)
     return Training(task.name, name, settings, data, command=shlex.join(["quasirnn", *sys.argv[1:]])), None
+
+
+def source_of(task: Task[Any], request: Request) -> Source | None:
+    """The run that a new one starts from."""
+    name = request.options.get("init_from")
+    return None if name is None else open_source(task, name)
+
+
+def kept_of(training: Training[Any], request: Request) -> set[str]:
+    """The KEYs of a new run that are as in the one that it starts from."""
+    if training.settings.init_from is None:
+        return set()
+    return kept_keys(training.settings) - given_keys(training.settings, request.overrides, request.options)
+
+
+def fit(task: Task[Any], training: Training[Any], request: Request) -> tuple[Any, Fitted | None]:
+    """The settings of a new run with what follows the size of its data; the data are read only if something does."""
+    settings = training.settings
+    if task.rule(settings, training.preset) is None:
+        return settings, None
+    corpus = task.read(settings, training.data, ("train",), {}, True)
+    given = given_keys(settings, request.overrides, request.options)
+    return task.fit(settings, corpus.parts["train"], training.preset, given | kept_of(training, request))
+
+
+def resolve_precision(settings: S) -> tuple[S, str]:
+    """The settings with what precision=auto stands for on this machine, and why; nothing to say of any other."""
+    if settings.precision != "auto":
+        return settings, ""
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if device is None:
+        name, faster = "CPU", torch_internals.cpu_has_bfloat16()
+    else:
+        name, faster = device.type, device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    precision, why = ("bfloat16", "has") if faster else ("float32", "does not have")
+    return changed(settings, {"precision": precision}), f"auto: this {name} {why} bfloat16 in hardware"
 
 
 def train(
@@ -102,10 +150,14 @@ def train(
     path = request.out or run_folder.default_path(task.name)
     if run is None:
         run_folder.check_new(path)
-    settings = training.settings
-    prepared = task.prepare(settings, training.data)
-    if run is not None:
+        given = given_keys(training.settings, request.overrides, request.options) | kept_of(training, request)
+        prepared = task.prepare(training.settings, training.data, training.preset, given, source_of(task, request))
+    else:
+        start = None if training.settings.init_from is None else Resumed(run, training)
+        prepared = task.prepare(training.settings, training.data, start=start)
         _check_same_run(run, training, prepared)
+    settings, _ = resolve_precision(prepared.settings)
+    prepared.settings = settings
 
     with _world(settings.precision) as world:
         if world.size > 1 and request.out is None:
@@ -114,16 +166,24 @@ def train(
         # Before anything is written: batch_size may not fit the text or the number of processes.
         learner = prepared.learner(world, run)
         plan = plan_of(settings, task.loss_scale(settings))
-        training = dataclasses.replace(training, corpus=prepared.corpus)
+        training = dataclasses.replace(training, settings=settings, corpus=prepared.corpus)
         error = None
         if world.is_first:
             announce(training, prepared, path)
             try:
                 if run_before is None:
                     run_folder.create(
-                        path, training=training, config=prepared.model.config, vocabulary=prepared.vocabulary
+                        path,
+                        training=training,
+                        config=prepared.model.config,
+                        vocabulary=prepared.vocabulary,
+                        initial=None if settings.init_from is None else prepared.model,
                     )
-                elif run.read_training(task.settings) != training:
+                elif (before := run.read_training(task.settings)) != training:
+                    if before.settings.precision != settings.precision and observer is not None:
+                        observer.note(
+                            f"precision: {before.settings.precision} until now, {settings.precision} from here on"
+                        )
                     # Another training in this folder keeps its limits.
                     with RunLock(path):
                         run.write_training(training)
@@ -142,7 +202,11 @@ def train(
         )
         if world.is_first and outcome.steps_made and (note := draw_curves_of(run)) and observer is not None:
             observer.note(note)
-    return Trained(run, training, outcome, count_parameters(prepared.model))
+        said = []
+        finished = outcome.steps_made and outcome.best_step is not None and outcome.signal is None
+        if world.is_first and finished and training.data and task.rule(settings, training.preset) is not None:
+            said = verdict(run, prepared, outcome.best_step)
+    return Trained(run, training, outcome, count_parameters(prepared.model), said)
 
 
 def plan_of(settings: TaskSettings, loss_scale: float) -> Plan:
@@ -156,6 +220,7 @@ def plan_of(settings: TaskSettings, loss_scale: float) -> Plan:
             patience=settings.patience,
             clip_norm=settings.clip,
             l2=settings.l2,
+            average=settings.average,
             loss_scale=loss_scale,
             seed=settings.seed,
         )

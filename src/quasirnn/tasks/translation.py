@@ -6,22 +6,22 @@ Data, settings, training, use, commands, endpoints, demo.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, tee
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import typer
 from pydantic import Field
 from torch import Tensor, nn
 
 from quasirnn.data import number_words
 from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
 from quasirnn.data.corpus import Columns, Corpus, Part, built_in
+from quasirnn.data.headers import language_names
 from quasirnn.data.tokens import UNKNOWN_CHARACTER
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import DataError, MissingPackageError, RunError
@@ -30,18 +30,20 @@ from quasirnn.models.beam_search import beam_search
 from quasirnn.models.decoding import Hypothesis
 from quasirnn.models.translator_decoder import Decoding
 from quasirnn.schema import Text
-from quasirnn.tasks import console
-from quasirnn.tasks.console import AsJson, RunArgument, TextFile, Texts
+from quasirnn.tasks import translation_commands
 from quasirnn.tasks.demo import Demo, Minutes, Screen, Shown
-from quasirnn.tasks.endpoint import Endpoint, InvalidField, Request, Step
+from quasirnn.tasks.endpoint import Endpoint, InvalidField, Request, Response, Step
+from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, setting
+from quasirnn.tasks.significance import Rows
 from quasirnn.tasks.task import Dataset, Task, silent
+from quasirnn.tasks.translation_commands import ALPHA, BATCH, BEAM, LARGEST_ALPHA, WIDEST
+from quasirnn.tasks.verdict import Baselines
 from quasirnn.training.learner import Carried, Tick
 from quasirnn.training.world import World
 
-NAME = "translation"
 BUILT_IN = "numbers-dates-times"
 # Sentences of different length side by side, and where one begins and ends.
 SPECIALS = {"padding": "<pad>", "start": "<s>", "end": "</s>", "unknown": UNKNOWN_CHARACTER}
@@ -53,17 +55,16 @@ STEP = 8
 # Pairs that are read at once when nothing is learned.
 EVALUATION_PAIRS = 32
 
-BEAM, ALPHA = 8, 0.6  # paper, section 3.3
-# Beyond these a search takes all memory there is, and scores are infinite.
-WIDEST, LARGEST_ALPHA = 256, 10
 # The criterion's target length is the source's and so many characters (paper, appendix).
 LONGER = 5
 # Ours: no translation is longer than this many times its source, and some characters.
 MOST_TIMES, MOST_MORE = 3, 50
-# Texts that are decoded side by side, and the most characters of their sources in all, whatever their number.
-BATCH, BATCH_CHARACTERS = 32, 8192
+# The most characters of the sources that are decoded side by side, in all, whatever their number.
+BATCH_CHARACTERS = 8192
 # A text that is longer is translated piece by piece, whatever there was in training.
 LONGEST = 1000
+# And one that is longer still is refused: it takes a minute, and is no sentence.
+MAX_CHARACTERS = 20_000
 # Texts that are sorted by length together when many are translated: what bounds the memory.
 POOL = 256
 
@@ -73,14 +74,28 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…:;]) +")
 class TranslationSettings(TaskSettings):
     """What a translator is trained with, besides what every task has."""
 
-    source: Text = setting("de", help="the language to translate from, as the files end", group="data")
-    target: Text = setting("en", help="the language to translate to", group="data")
+    source: Text = setting(
+        "de",
+        help="the language to translate from, as the files end, or the column of a table",
+        group="data",
+        kept="default",
+    )
+    target: Text = setting("en", help="the language to translate to, or its column", group="data", kept="default")
     max_length: int | None = setting(
-        300, help="leave pairs with a longer side out of training, in characters", group="data", at_least=1
+        300,
+        help="leave pairs with a longer side out of training, in characters",
+        group="data",
+        at_least=1,
+        kept="default",
     )
     min_count: int = setting(2, help="read rarer characters as unknown", group="data", at_least=1)
     embedding_size: int | None = setting(
-        None, help="size of the characters' vectors; none: hidden_size", group="model", at_least=1, at_most=65_536
+        None,
+        help="size of the characters' vectors; none: hidden_size",
+        group="model",
+        at_least=1,
+        at_most=65_536,
+        kept="fixed",
     )
     sample: int = setting(
         100, help="validation sentences that are translated after each epoch, for BLEU; 0: none", at_least=0
@@ -96,38 +111,19 @@ class TranslationSettings(TaskSettings):
 
 DEMO = Preset(
     "demo",
-    TranslationSettings(
-        hidden_size=128,
-        num_layers=2,
-        kernel_size=(6, 2),
-        embedding_size=64,
-        batch_size=64,
-        learning_rate=4e-3,
-        warm_up=50,
-        clip=1.0,
-        epochs=20,
-        max_steps=800,
-        min_count=1,
-        checkpoint_every=200,
+    TranslationSettings.of(
+        "hidden_size=128 num_layers=2 kernel_size=6,2 embedding_size=64",
+        "batch_size=64 learning_rate=4e-3 warm_up=0.06 clip=1",
+        "epochs=20 max_steps=800 min_count=1 checkpoint_every=200",
     ),
 )
 
 PAPER = Preset(
     "paper",
-    TranslationSettings(
-        hidden_size=320,
-        num_layers=4,
-        kernel_size=(6, 2, 2, 2),
-        pooling="fo",
-        dropout=0.0,
-        batch_size=16,
-        optimizer="adam",
-        learning_rate=1e-3,
-        schedule="constant",
-        clip=5.0,
-        epochs=10,
-        max_length=300,
-        checkpoint_every=500,
+    TranslationSettings.of(
+        "hidden_size=320 num_layers=4 kernel_size=6,2,2,2 pooling=fo dropout=0",
+        "batch_size=16 optimizer=adam learning_rate=1e-3 schedule=constant clip=5",
+        "epochs=10 max_length=300 checkpoint_every=500",
     ),
     by_cell={"lstm": {"dropout": 0.2}},
     notes={
@@ -154,21 +150,25 @@ PAPER = Preset(
 # Ours throughout.
 FAST = Preset(
     "fast",
-    TranslationSettings(
-        hidden_size=320,
-        num_layers=3,
-        kernel_size=(6, 2, 2),
-        dropout=0.1,
-        batch_size=32,
-        learning_rate=2e-3,
-        weight_decay=0.01,
-        warm_up=500,
-        clip=1.0,
-        epochs=10,
-        precision="bfloat16",
-        checkpoint_every=500,
+    TranslationSettings.of(
+        "hidden_size=320 num_layers=3 kernel_size=6,2,2 dropout=0.1",
+        "batch_size=32 learning_rate=2e-3 weight_decay=0.01 warm_up=0.06 clip=1",
+        "epochs=10 precision=auto checkpoint_every=500",
     ),
 )
+
+RULE = Rule(
+    by_tokens={
+        "hidden_size": ((2e5, 128), (2e6, 256), (1e7, 320)),
+        "dropout": ((2e4, 0.2), (2e6, 0.1)),
+        "learning_rate": ((2e5, 4e-3), (2e6, 2e-3)),
+        "embedding_size": ((2e5, 64), (1e7, 320)),
+    },
+    by_items={"batch_size": ((500, 16), (5_000, 32))},
+    steps=((500, 1_000), (5_000, 2_500), (30_000, 9_000), (1_000_000, 100_000)),
+)
+# Two layers of the encoder and of the decoder for fewer characters than this.
+TWO_LAYERS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -246,13 +246,42 @@ def score(translations: Sequence[str], references: Sequence[str], lowercase: boo
     )
 
 
+def bleu_statistics(
+    translations: Sequence[str], references: Sequence[str], lowercase: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of each sentence what the corpus' BLEU is made of, (N, 10), and its own BLEU, (N,)."""
+    from sacrebleu.metrics import BLEU  # type: ignore[attr-defined]
+
+    metric = BLEU(lowercase=lowercase, effective_order=True)
+    scored = [metric.sentence_score(one, [other]) for one, other in zip(translations, references, strict=True)]
+    statistics = [[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in scored]
+    return np.array(statistics, float), np.array([each.score for each in scored])
+
+
+def bleu_of(sums: np.ndarray) -> float:
+    """The BLEU of a corpus from the sums over its sentences, as `score` has it."""
+    from sacrebleu.metrics import BLEU  # type: ignore[attr-defined]
+
+    correct, total, (length, reference_length) = np.split(sums.round().astype(int), [4, 8])
+    result: float = BLEU.compute_bleu(correct.tolist(), total.tolist(), int(length), int(reference_length)).score
+    return result
+
+
 class TranslationTask(Task[TranslationSettings]):
-    name = NAME
+    name = translation_commands.NAME
     settings = TranslationSettings
     presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
     model = Translator
     unit = "characters"
     best_by = "loss"
+    compared = ("loss", "bleu", "exact_match")
+    units: ClassVar = {
+        "loss": "nats per character",
+        "bleu": "of 100",
+        "chrf": "of 100",
+        "exact_match": "% of sentences",
+    }
+    toy = (BUILT_IN, "trained on numbers, dates and times alone: a toy")
     paper_corpus = "iwslt"
     data_keys = ("train", "valid", "test", "source", "target")
     evaluation_options = ("beam", "alpha")
@@ -261,7 +290,12 @@ class TranslationTask(Task[TranslationSettings]):
     def columns(self, settings: TranslationSettings) -> Columns:
         return Columns(
             names=("source", "target"),
-            header={"source": (settings.source.lower(),), "target": (settings.target.lower(),)},
+            header={
+                "source": ("src", *language_names(settings.source)),
+                "target": ("tgt", "trg", *language_names(settings.target)),
+            },
+            named={"source": settings.source, "target": settings.target},
+            strict=False,
             parallel={"source": settings.source, "target": settings.target},
             group="target",
             share=SHARE,
@@ -270,6 +304,20 @@ class TranslationTask(Task[TranslationSettings]):
             skip_empty=True,
             unit="pairs",
         )
+
+    def rule(self, settings: TranslationSettings, preset: str) -> Rule | None:
+        return RULE if preset == "fast" else None
+
+    def choices(self, settings: TranslationSettings, train: Part, given: Collection[str]) -> dict[str, Any]:
+        """The number of layers, and as many widths."""
+        if "num_layers" in given or (isinstance(settings.kernel_size, tuple) and "kernel_size" in given):
+            return {}
+        layers = 2 if self.amount(settings, train).tokens < TWO_LAYERS else settings.num_layers
+        own = settings.kernel_size if "kernel_size" in given or settings.cell != "qrnn" else (6, *[2] * (layers - 1))
+        return {"num_layers": layers, "kernel_size": own}
+
+    def amount(self, settings: TranslationSettings, train: Part) -> Amount:
+        return Amount(max(1, sum(map(len, train["target"]))), len(train), "characters")
 
     def built_in(self, settings: TranslationSettings, splits: Sequence[str]) -> Corpus:
         if (settings.source, settings.target) != ("de", "en"):
@@ -302,6 +350,18 @@ class TranslationTask(Task[TranslationSettings]):
                 corpus.notes.append(f"{split}: {both:,} of {len(part):,} target sentences are in train as well")
         return corpus
 
+    def baselines(self, settings: TranslationSettings, data: Dataset) -> Baselines | None:
+        if not settings.sample:
+            return None
+        valid, sample = data.parts["valid"], settings.sample
+        copied = score(valid.source_texts[:sample], valid.target_texts[:sample], lowercase=settings.lowercase)
+        return Baselines(
+            "bleu",
+            {"copying the source": copied.bleu},
+            higher_is_better=True,
+            advice="More pairs help most; then epochs=NUMBER.",
+        )
+
     def facts(self, settings: TranslationSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
         return {"source": settings.source, "target": settings.target}
 
@@ -309,15 +369,7 @@ class TranslationTask(Task[TranslationSettings]):
         # One for both languages. Joined: counting characters costs as much for a short text as for a long one.
         texts = train["source"] + train["target"]
         cased = [text.lower() for text in texts] if settings.lowercase else texts
-        return Vocabulary.build(
-            ["".join(cased)],
-            "character",
-            SPECIALS,
-            notes,
-            lowercase=settings.lowercase,
-            max_size=settings.max_vocabulary,
-            min_count=settings.min_count,
-        )
+        return Vocabulary.build(["".join(cased)], "character", SPECIALS, notes, **settings.vocabulary)
 
     def encode(
         self, settings: TranslationSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
@@ -504,6 +556,13 @@ def pieces(text: str, longest: int = LONGEST) -> list[str]:
     return parts
 
 
+def _check_characters(text: str) -> None:
+    if len(text) > MAX_CHARACTERS:
+        raise DataError(
+            f"translate: a text has {len(text):,} characters, more than {MAX_CHARACTERS:,}. Give one sentence a line."
+        )
+
+
 def _cut(sentence: str, longest: int) -> list[str]:
     parts = []
     while len(sentence) > longest:
@@ -550,9 +609,12 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
     def __init__(self, task: Task[TranslationSettings], run: Any, device: str | torch.device = "cpu") -> None:
         super().__init__(task, run, device)
         self._check_special_tokens()
-        self.decoder = Decoder(self.model, self.vocabulary)
         # Characters that are translated as one piece: no more than a side of training could have.
         self.longest = min(LONGEST, self.settings.max_length or LONGEST)
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        return Decoder(self.model, self.vocabulary)
 
     def translate(self, text: str, *, beam: int = BEAM, alpha: float = ALPHA) -> Translation:
         """The best translation of a text.
@@ -572,6 +634,7 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         _check_search(beam, alpha, n)
         if not text.strip():
             raise DataError("translate: the text is blank; there is nothing to translate.")
+        _check_characters(text)
         parts = pieces(text, self.longest)
         if len(parts) > 1:
             return _joined(self.decoder.translate(parts, beam=beam, alpha=alpha))
@@ -595,6 +658,8 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         self, texts: Iterator[str], beam: int, alpha: float, n: int, batch_size: int
     ) -> Iterator[list[Translation]]:
         while pool := list(islice(texts, max(POOL, batch_size))):
+            for text in pool:
+                _check_characters(text)
             cut = [pieces(text, self.longest) if text.strip() else [] for text in pool]
             flat = [part for parts in cut for part in parts]
             results = iter(self.decoder.translate(flat, beam=beam, alpha=alpha, n_best=n, batch_size=batch_size))
@@ -616,6 +681,18 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         Args:
             data: folders; those of the training if not given.
         """
+        return self._evaluate(split, data, tick, beam, alpha)[0]
+
+    def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
+        how = {"beam": BEAM, "alpha": ALPHA, **options}
+        evaluation, translations, references, sha256 = self._evaluate(split, data, tick, how["beam"], how["alpha"])
+        statistics, scores = bleu_statistics(translations, references, self.vocabulary.lowercase)
+        return evaluation, Rows(statistics, bleu_of, scores, "bleu", "sentences", sha256)
+
+    def _evaluate(
+        self, split: str, data: list[str] | None, tick: Tick, beam: int, alpha: float
+    ) -> tuple[TranslationEvaluation, list[str], list[str], str]:
+        """The figures, the translations, the references, and the hash of the pairs."""
         _check_search(beam, alpha)
         name, part, dataset = self._dataset(split, data)
         loss = loss_per_character(self.model, part)
@@ -623,7 +700,7 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
             first.text for first, *_ in self.decoder.translate(part.source_texts, beam=beam, alpha=alpha, tick=tick)
         ]
         scores = score(best, part.target_texts, lowercase=self.vocabulary.lowercase)
-        return TranslationEvaluation(
+        evaluation = TranslationEvaluation(
             corpus=dataset.corpus.name,
             split=name,
             notes=tuple(dataset.notes),
@@ -638,13 +715,20 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
             alpha=alpha,
             signatures=scores.signatures,
         )
+        return evaluation, best, part.target_texts, dataset.corpus.parts[name].sha256
 
     @cached_property
     def card(self) -> dict[str, Any]:
         corpus = self.training.corpus
-        source = corpus.get("source")
-        examples = BUILT_IN_EXAMPLES if corpus.get("name") == BUILT_IN else EXAMPLES.get(str(source).lower(), ())
-        return {"source": source, "target": corpus.get("target"), "examples": list(examples)}
+        source, target = corpus.get("source"), corpus.get("target")
+        name = BUILT_IN if corpus.get("name") == BUILT_IN else f"{source}-{target}".lower()
+        return {"source": source, "target": target, "examples": self._examples(EXAMPLES.get(name, {}))}
+
+    def _examples(self, expected: Mapping[str, str]) -> list[str]:
+        """Those that the model translates as they are meant."""
+        best = zip(expected.items(), self.translate_all(expected), strict=True)
+        right = [text for (text, meant), (first, *_) in best if re.fullmatch(meant, _words_of(first.text))]
+        return right[:MOST_EXAMPLES]
 
     def _check_special_tokens(self) -> None:
         """A model with other special tokens than its vocabulary would write them as characters."""
@@ -680,84 +764,8 @@ def _joined(by_piece: Sequence[Sequence[Translation]]) -> list[Translation]:
     ]
 
 
-# Commands
-
-
-def translate(
-    run: RunArgument,
-    text: Texts = None,
-    file: TextFile = None,
-    beam: Annotated[int, typer.Option(help="Hypotheses that are kept; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
-    alpha: Annotated[
-        float,
-        typer.Option(
-            help="Of the ranking criterion: the larger, the more a short translation loses.", min=0, max=LARGEST_ALPHA
-        ),
-    ] = ALPHA,
-    n_best: Annotated[
-        int,
-        typer.Option(help="Translations of each text, a line each, the best first; at most --beam.", min=1, max=WIDEST),
-    ] = 1,
-    batch_size: Annotated[int, typer.Option(help="The most texts that are decoded at once.", min=1, max=1024)] = BATCH,
-    as_json: AsJson = False,
-) -> None:
-    """Translate texts: a line for each, in their order; one sentence a line, if the training's pairs were sentences.
-
-    A blank line stays blank. With --n-best a line has the number of its text, the score and the translation, with tabs
-    between. A text that is longer than the pairs of training could be (max_length, and at most a thousand characters)
-    is cut where sentences end and translated piece by piece; it has one translation. Characters that the model does not
-    know are read as unknown. Any number of lines is read in constant memory.
-
-    Examples:
-
-    quasirnn translate runs/translation "der dritte März neunzehnhundertsiebenundachtzig"
-
-    quasirnn translate runs/translation --file german.txt --beam 1 > english.txt
-    """
-    pipeline = console.load_run(run, NAME)
-    items: Iterator[str] = console.read_texts(text, file)
-    # Only JSON has the texts beside their translations; `tee` would keep all of them for a reader that never comes.
-    items, read = tee(items) if as_json else (items, items)
-    results = pipeline.translate_all(read, beam=beam, alpha=alpha, n=n_best, batch_size=batch_size)
-    if as_json:
-        pairs = zip(items, results, strict=True)
-        console.print_items({"text": item, "translations": list(map(_values, best))} for item, best in pairs)
-        return
-    for number, translations in enumerate(results, 1):
-        if n_best == 1:
-            print(translations[0].text if translations else "", flush=True)
-        for each in translations if n_best > 1 else ():
-            print(f"{number}\t{each.score:.4f}\t{each.text}", flush=True)
-
-
-def _values(translation: Translation) -> dict[str, Any]:
+def values_of(translation: Translation) -> dict[str, Any]:
     return {name: getattr(translation, name) for name in ("text", "score", "log_probability", "finished")}
-
-
-def attention(
-    run: RunArgument,
-    text: Annotated[
-        str | None, typer.Argument(metavar="[TEXT]", help="The sentence to translate; standard input if none.")
-    ] = None,
-    file: Annotated[Path | None, typer.Option(help="Read the sentence from a file.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: attention.png in RUN]")
-    ] = None,
-    beam: Annotated[int, typer.Option(help="Hypotheses that are kept; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
-) -> None:
-    """Translate a sentence and draw what each character of the translation attended to: source across, target down.
-
-    Example:
-
-    quasirnn plot attention runs/translation "der dritte März neunzehnhundertsiebenundachtzig"
-    """
-    with console.picture(out, run / "attention.png") as path:
-        pipeline = console.load_run(run, NAME)
-        whole = console.one_text(text, file)
-        (best,) = pipeline.n_best(whole, 1, beam=beam, attention=True)
-        if best.attention is None:
-            raise DataError("the text is too long for one picture: give one sentence.")
-        draw_attention(whole, best, path)
 
 
 def draw_attention(source: str, translation: Translation, path: Path) -> None:
@@ -772,17 +780,35 @@ def draw_attention(source: str, translation: Translation, path: Path) -> None:
 
 TRANSLATE_CHARACTERS, MAX_BEAM, MAX_ALPHA = 1_000, 16, 2.0
 # The attention is a number for each pair of characters, of each translation.
-ATTENTION_CHARACTERS = 300
+ATTENTION_CHARACTERS, ATTENTION_BEST = 300, 4
 # How much of a batch a translation takes up, beside a text that is classified; more where the attention is kept.
 TRANSLATION_SIZE, ATTENTION_SIZE = 4, 16
 
 
 class TranslateRequest(Request):
-    text: Text = Field(min_length=1, max_length=TRANSLATE_CHARACTERS)
-    beam: int = Field(BEAM, ge=1, le=MAX_BEAM)
-    n_best: int = Field(1, ge=1, le=MAX_BEAM, description="At most as many as beam.")
-    alpha: float = Field(ALPHA, ge=0, le=MAX_ALPHA)
-    attention: bool = Field(False, description=f"For a text of at most {ATTENTION_CHARACTERS} characters.")
+    text: Text = Field(min_length=1, max_length=TRANSLATE_CHARACTERS, description="What to translate; not blank.")
+    beam: int = Field(BEAM, ge=1, le=MAX_BEAM, description="Hypotheses that are kept; 1 is greedy.")
+    n_best: int = Field(1, ge=1, le=MAX_BEAM, description="Translations to return; at most beam.")
+    alpha: float = Field(ALPHA, ge=0, le=MAX_ALPHA, description="The larger, the more a short translation loses.")
+    attention: bool = Field(
+        False,
+        description=f"For a text of at most {ATTENTION_CHARACTERS} characters, and n_best of at most {ATTENTION_BEST}.",
+    )
+
+
+class TranslationAnswer(Response):
+    text: str = Field(description="The translation.")
+    score: float = Field(description="What they are ranked by; the higher, the better.")
+    log_probability: float = Field(description="The natural logarithm of the probability of the text.")
+    finished: bool = Field(description="False if it was cut off at the greatest length.")
+    characters: list[str] = Field(description='What was written; "" for the end.')
+    attention: list[list[float]] | None = Field(description="A row for each of them; null unless asked for.")
+
+
+class TranslateAnswer(Response):
+    source: list[str] = Field(description="The characters that were read.")
+    unknown: list[str] = Field(description="Those of them that are not in the vocabulary, each once.")
+    translations: list[TranslationAnswer] = Field(description="The best first.")
 
 
 def check_translate(pipeline: TranslationPipeline, request: TranslateRequest) -> None:
@@ -792,6 +818,8 @@ def check_translate(pipeline: TranslationPipeline, request: TranslateRequest) ->
         raise InvalidField(
             "text", f"at most {ATTENTION_CHARACTERS:,} characters with attention, got {len(request.text):,}."
         )
+    if request.attention and request.n_best > ATTENTION_BEST:
+        raise InvalidField("n_best", f"at most {ATTENTION_BEST} with attention, got {request.n_best}.")
     if not request.text.strip():
         raise InvalidField("text", "is blank; there is nothing to translate.")
 
@@ -810,6 +838,7 @@ def answer_translate(pipeline: TranslationPipeline, requests: list[TranslateRequ
     return [
         {
             "source": pipeline.vocabulary.tokenise(request.text),
+            "unknown": pipeline.vocabulary.unknown_tokens(request.text),
             "translations": [_answer(translation) for translation in best],
         }
         for request, best in zip(requests, results, strict=True)
@@ -819,7 +848,7 @@ def answer_translate(pipeline: TranslationPipeline, requests: list[TranslateRequ
 def _answer(translation: Translation) -> dict[str, Any]:
     weights = translation.attention
     return {
-        **_values(translation),
+        **values_of(translation),
         # The end is a character too: it has a row of the attention.
         "characters": [*translation.text, *([""] if translation.finished else [])],
         "attention": None if weights is None else weights.double().numpy().round(4),
@@ -832,6 +861,7 @@ ENDPOINTS = (
         "A text in another language",
         TranslateRequest,
         answer_translate,
+        TranslateAnswer,
         check=check_translate,
         together=lambda request: (
             request.beam,
@@ -840,53 +870,96 @@ ENDPOINTS = (
             request.attention,
             len(request.text).bit_length(),
         ),
+        tokens=lambda request: len(request.text) * (4 + request.beam),
         size=lambda request: ATTENTION_SIZE if request.attention else TRANSLATION_SIZE,
         limits={
             "translate_characters": TRANSLATE_CHARACTERS,
             "attention_characters": ATTENTION_CHARACTERS,
+            "attention_n_best": ATTENTION_BEST,
             "beam": MAX_BEAM,
             "alpha": MAX_ALPHA,
         },
+        example=lambda text: {"text": text, "beam": 8, "n_best": 2},
     ),
 )
 
-BUILT_IN_EXAMPLES = (
-    "der dritte März neunzehnhundertsiebenundachtzig",
-    "vierzehn Uhr siebenunddreißig",
-    "siebenhundertvierzehntausenddreihundertacht",
-)
+# With the words that are right, as a regular expression: one that a model gets wrong is not offered.
 EXAMPLES = {
-    "de": (
-        "Ein Mann fährt mit dem Fahrrad durch die Stadt.",
-        "Zwei Kinder spielen im Garten.",
-        "Eine Frau liest ein Buch.",
-    ),
-    "en": (
-        "A man rides his bicycle through the town.",
-        "Two children are playing in the garden.",
-        "A woman reads a book.",
-    ),
+    BUILT_IN: {
+        "der dritte März neunzehnhundertsiebenundachtzig": "march third nineteen eighty seven",
+        "vierzehn Uhr siebenunddreißig": "two thirty seven in the afternoon",
+        "siebenhundertvierzehntausenddreihundertacht": "seven hundred and fourteen thousand three hundred and eight",
+        "dreihundertzwölf": "three hundred and twelve",
+        "acht Uhr": "eight oclock in the morning",
+        "der erste Mai zweitausendsechs": "may first two thousand and six",
+        "vier": "four",
+        "fünf": "five",
+        "acht": "eight",
+    },
+    "de-en": {
+        "Ich habe heute keine Zeit.": "(i have|ive got) no time today|i dont have (any )?time today",
+        "Wo ist der Bahnhof?": "where( is|s) the (train |railway )?station",
+        "Das Wetter ist schön.": "the weather( is|s) (nice|beautiful|lovely|fine|good|great)",
+        "Ich verstehe dich nicht.": "i (dont|do not|cant|cannot) understand you",
+        "Eine Frau liest ein Buch.": "a woman (reads|is reading) a book",
+        "Zwei Kinder spielen im Garten.": "two (children|kids) (are playing|play) in (the|a) (garden|yard)",
+    },
+    "en-de": {
+        "I have no time today.": "ich habe heute keine zeit|heute habe ich keine zeit",
+        "Where is the station?": "wo ist der bahnhof",
+        "The weather is nice.": "das wetter ist (schön|gut|toll)",
+        "A woman is reading a book.": "eine frau liest (gerade )?ein buch",
+        "Two children are playing in the garden.": "zwei kinder spielen (gerade )?im garten",
+    },
 }
+MOST_EXAMPLES = 3
+BUILT_IN_EXAMPLES = tuple(EXAMPLES[BUILT_IN])[:MOST_EXAMPLES]
+
+
+def _words_of(text: str) -> str:
+    """Without capitals and punctuation, of which a corpus may have none.
+
+    >>> _words_of("Where's the station?")
+    'wheres the station'
+    """
+    return " ".join(re.findall(r"\w+", re.sub("['\u2019]", "", text).casefold()))
+
+
+# None of them is in Tatoeba's training part.
+EVERYDAY = (
+    "Ich habe heute keine Zeit.",
+    "Wo ist hier der nächste Bahnhof?",
+    "Meine Schwester möchte nächstes Jahr nach Kanada reisen.",
+)
 
 
 def show_demo(pipeline: TranslationPipeline, folder: Path, seed: int, screen: Screen) -> Shown:
-    picture = folder / "translation-attention.png"
-    best = {sentence: pipeline.n_best(sentence, 1, attention=True)[0] for sentence in BUILT_IN_EXAMPLES}
-    draw_attention(BUILT_IN_EXAMPLES[0], best[BUILT_IN_EXAMPLES[0]], picture)
+    return translations_of(pipeline, BUILT_IN_EXAMPLES, folder / "translation-attention.png", "The translator says:")
+
+
+def use(pipeline: TranslationPipeline, folder: Path, seed: int) -> Shown:
+    picture = folder / f"{pipeline.run.path.name}-attention.png"
+    return translations_of(pipeline, EVERYDAY, picture, "German sentences, character by character into English:")
+
+
+def translations_of(pipeline: TranslationPipeline, sentences: Sequence[str], picture: Path, heading: str) -> Shown:
+    """Sentences with their translations, and a picture of the first one's attention."""
+    best = {sentence: pipeline.n_best(sentence, 1, attention=True)[0] for sentence in sentences}
+    draw_attention(sentences[0], best[sentences[0]], picture)
     example = "\n".join(f"{sentence}  ->  {translation.text}" for sentence, translation in best.items())
-    return Shown("The translator says:", example, [picture])
+    return Shown(heading, example, [picture])
 
 
 TranslationTask.pipeline = TranslationPipeline
-TranslationTask.commands = (translate,)
-TranslationTask.plots = (attention,)
+TranslationTask.commands, TranslationTask.plots = translation_commands.COMMANDS, translation_commands.PLOTS
 TranslationTask.endpoints = ENDPOINTS
 TranslationTask.demo = Demo(
     quality="% exact",
     explained="unseen numbers, dates and times translated to the letter",
-    minutes=Minutes(qrnn=0.75, lstm=1.1, rest=0.5),
+    minutes=Minutes(training=0.75, rest=0.5),
     test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick, beam=1).exact_match,
     show=show_demo,
+    use=use,
     commands=("translate {folder}/translation-qrnn 'der erste Mai zweitausendsechs'",),
 )
 

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from quasirnn.errors import CheckpointError, Failure, UserError, WriteError, one_line
 from quasirnn.files import unique_tensors
+from quasirnn.training.averaging import WeightAverage
 from quasirnn.training.checkpoint import Checkpoints, Loaded, Values, check_tensors
 from quasirnn.training.learner import Carried, Learner
 from quasirnn.training.lock import RunLock
@@ -35,6 +36,9 @@ from quasirnn.training.schedule import Schedule, StepInfo, constant
 from quasirnn.training.signals import SIGNALS, StopSignals
 from quasirnn.training.update import NotFinite, Updater
 from quasirnn.training.world import World
+
+# What is carried may be of any of these, and becomes another one if the run goes on in another precision.
+AUTOCAST = {torch.float32, torch.bfloat16, torch.float16}
 
 
 class BadLoss(Failure):
@@ -137,6 +141,7 @@ class _Run:
         self.learner, self.optimizer, self.plan, self.folder, self.world = learner, optimizer, plan, folder, world
         self.total_steps = plan.total_steps(learner.steps_per_epoch)
         self.model = learner.model.to(world.device)
+        self.average = WeightAverage(self.model, plan.average)
         self.updater = Updater(learner, optimizer, schedule, plan, world)
         self.run_log = RunLog(plan, learner.steps_per_epoch, observer if world.is_first else None)
         self.checkpoints = Checkpoints(folder / "checkpoint", world)
@@ -237,6 +242,7 @@ class _Run:
             raise self._bad_loss(error) from error
         state.step += 1
         state.position += 1
+        self.average.update(state.step, self.total_steps)
         self.carried, self.changed = update.carried, True
         *counts, late_count, failures = update.flags
         if failures:
@@ -274,7 +280,7 @@ class _Run:
         value, signal, error = 0.0, 0, None
         if self.world.is_first:
             try:
-                with preserve_rng_state(self.world.device), torch.no_grad():
+                with preserve_rng_state(self.world.device), torch.no_grad(), self.average.applied():
                     value = self._validate_here()
             except _Interrupted:
                 signal = self.signals.received or 0
@@ -342,7 +348,7 @@ class _Run:
         )
         own = random_state(self.world.device)
         own |= {f"carried.{number}": tensor for number, tensor in enumerate(self.carried or ())}
-        self.checkpoints.save(values, self.model.state_dict(), tensors, own)
+        self.checkpoints.save(values, self.model.state_dict() | self.average.tensors, tensors, own)
         self.changed = False
 
     def _check_folder(self) -> None:
@@ -382,7 +388,7 @@ class _Run:
     def _restore(self, loaded: Loaded) -> None:
         """Check everything, then use it. What is carried has its turn in `_begin`, when the model can be called."""
         loaded.values.check(self.learner.steps_per_epoch)
-        mine = unique_tensors(self.model.state_dict())
+        mine = unique_tensors(self.model.state_dict()) | self.average.tensors
         check_tensors("model", loaded.model, mine)
         optimizer_state = from_tensors(self.optimizer, loaded.optimizer, loaded.values.optimizer)
         random_states = {name: tensor for name, tensor in loaded.own.items() if not name.startswith("carried.")}
@@ -403,9 +409,14 @@ class _Run:
         if self.carried is None:
             return
         batch = next(iter(self.learner.batches(self.state.epoch, self.state.position - 1)))
+        here = self.updater.carried_like(batch) or ()
+        if len(here) == len(self.carried):
+            self.carried = tuple(
+                mine.to(other.dtype) if {mine.dtype, other.dtype} <= AUTOCAST else mine
+                for mine, other in zip(self.carried, here, strict=True)
+            )
         stored, expected = (
-            {f"carried.{number}": tensor for number, tensor in enumerate(tensors or ())}
-            for tensors in (self.carried, self.updater.carried_like(batch))
+            {f"carried.{number}": tensor for number, tensor in enumerate(tensors)} for tensors in (self.carried, here)
         )
         check_tensors("carried state", stored, expected)
 
@@ -420,11 +431,15 @@ class _Run:
         # The random state is set last, so that nothing here changes it.
         if loaded is None:
             self.run_log.record(
-                "start", self.state, processes=self.world.size, steps_per_epoch=self.learner.steps_per_epoch
+                "start",
+                self.state,
+                processes=self.world.size,
+                steps_per_epoch=self.learner.steps_per_epoch,
+                precision=self.world.precision,
             )
             seed_process(self.plan.seed, self.world.rank)
             return
-        names = {"checkpoint": loaded.path.name, "notes": loaded.notes}
+        names = {"checkpoint": loaded.path.name, "notes": loaded.notes, "precision": self.world.precision}
         self.run_log.record("resume", self.state, position=self.state.position, **names)
         if self.world.accelerator.scaler is not None and loaded.values.scaler:
             self.world.accelerator.scaler.load_state_dict(loaded.values.scaler)

@@ -25,6 +25,7 @@ class Plan:
     patience: int | None = None  # epochs without improvement before stopping early
     clip_norm: float | None = None  # largest global norm of the gradient, L2 included
     l2: float = 0.0  # coupled: l2 * w is added to the gradient of every parameter w
+    average: float = 0.0  # share of the steps, at the end, whose mean weights are validated and kept
     loss_scale: float = 1.0  # the gradient is that of loss_scale * (sum of losses / number of items)
     log_every: int = 50  # steps between two training records in metrics.jsonl
     seed: int = 1  # of what the model draws during training: dropout, zoneout
@@ -40,6 +41,8 @@ class Plan:
                 raise ValueError(f"Plan: {name} must be a positive number, got {value}")
         if not (math.isfinite(self.l2) and self.l2 >= 0):
             raise ValueError(f"Plan: l2 must be zero or a positive number, got {self.l2}")
+        if not 0 <= self.average <= 1:
+            raise ValueError(f"Plan: average must be a share from 0 to 1, got {self.average}")
 
     def total_steps(self, steps_per_epoch: int) -> int:
         """Where the run ends, if nothing else ends it earlier."""

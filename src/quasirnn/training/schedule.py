@@ -36,8 +36,10 @@ def hold_then_decay(epochs: int, factor: float) -> Schedule:
     return lambda info: factor ** max(0, info.epoch + 1 - epochs)
 
 
-def warm_up_cosine(warm_up_steps: int, final_share: float = 0.0) -> Schedule:
+def warm_up_cosine(warm_up: float, final_share: float = 0.0) -> Schedule:
     """Linear warm-up over the first steps, then half a cosine down to `final_share` of the base rate at the last step.
+
+    `warm_up` is a number of steps, or below 1 a share of all steps.
 
     The end moves with the plan: a run resumed with more epochs continues on the longer curve.
 
@@ -47,6 +49,7 @@ def warm_up_cosine(warm_up_steps: int, final_share: float = 0.0) -> Schedule:
     """
 
     def factor(info: StepInfo) -> float:
+        warm_up_steps = warm_up if warm_up >= 1 else round(warm_up * info.total_steps)
         if info.step < warm_up_steps:
             return (info.step + 1) / warm_up_steps
         progress = (info.step - warm_up_steps) / max(1, info.total_steps - 1 - warm_up_steps)

@@ -9,7 +9,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from quasirnn.training import fused_update
 from quasirnn.training.learner import Carried, Learner
+from quasirnn.training.memory import keep_freed_memory
 from quasirnn.training.optimizers import add_l2
 from quasirnn.training.plan import Plan
 from quasirnn.training.random_state import preserve_rng_state
@@ -63,8 +65,10 @@ class Updater:
     def prepare(self) -> None:
         """Wrap model and optimizer, once they hold the values to start from."""
         accelerator = self._world.accelerator
+        keep_freed_memory()
         self._wrapped = accelerator.prepare_model(self._learner.model)
         self._stepper = accelerator.prepare_optimizer(self._optimizer, device_placement=False)
+        self._fused = self._world.mixed_precision == "bf16" and fused_update.supports(self._optimizer)
 
     def release(self) -> None:
         """Leave the model as it was, except for its weights and mode."""
@@ -93,8 +97,7 @@ class Updater:
         _check("loss", loss_sum / items)
         # DDP takes the mean of the gradients over the processes, hence the factor `size`.
         world.accelerator.backward(total * (plan.loss_scale * world.size / items))
-        norm = self._finish_gradient()
-        self._stepper.step()
+        norm = self._fused_step() if self._fused else self._separate_steps()
         self._stepper.zero_grad()
         # Contiguous, as after loading a checkpoint: the layout can change the last bit of a product.
         carried = None if carried is None else tuple(tensor.detach().contiguous() for tensor in carried)
@@ -112,8 +115,19 @@ class Updater:
             group["lr"] = base * factor
         return self._optimizer.param_groups[0]["lr"]
 
-    def _finish_gradient(self) -> float:
-        """L2 first, then clipping; returns the norm before clipping."""
+    def _fused_step(self) -> float:
+        """L2 first, then clipping, then the optimizer; returns the norm before clipping."""
+        plan = self._plan
+        norm = fused_update.norm(self._optimizer, plan.l2)
+        _check("gradient norm", norm)
+        clip = 1.0
+        if plan.clip_norm is not None and norm > plan.clip_norm:
+            clip = plan.clip_norm / (norm + 1e-6)  # as nn.utils.clip_grad_norm_ has it
+        fused_update.step(self._optimizer, plan.l2, clip)
+        return norm
+
+    def _separate_steps(self) -> float:
+        """The same by torch's own functions."""
         accelerator, plan = self._world.accelerator, self._plan
         accelerator.unscale_gradients()
         add_l2(self._parameters, plan.l2)
@@ -124,6 +138,7 @@ class Updater:
         # With a scaler (fp16) an overflow is expected: it skips the update and lowers its scale.
         if accelerator.scaler is None:
             _check("gradient norm", norm)
+        self._stepper.step()
         return norm
 
 

@@ -10,6 +10,8 @@ from torch import Tensor, distributed
 from quasirnn.errors import Failure, MissingPackageError
 
 Precision = Literal["no", "bf16", "fp16"]
+# By their names in records and settings.
+PRECISIONS: dict[str, Precision] = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
 
 class RankFailed(Failure):
@@ -48,6 +50,11 @@ class World:
         self.size: int = self.accelerator.num_processes
         self.device: torch.device = self.accelerator.device
         self.mixed_precision: Precision = mixed_precision
+
+    @property
+    def precision(self) -> str:
+        """The type of the matrix products, by its name."""
+        return next(name for name, each in PRECISIONS.items() if each == self.mixed_precision)
 
     @property
     def is_first(self) -> bool:

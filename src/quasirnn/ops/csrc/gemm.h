@@ -1,16 +1,15 @@
 // Matrix products on memory that is owned elsewhere, by the libraries that torch brings and on its threads.
 //
-// torch.mm is BLAS. Where torch has oneDNN, its product of a single row with a matrix is faster and more exact on the CPUs
-// measured (docs/performance.md); it is looked up when the library runs, since not every build of torch has it.
+// torch.mm is BLAS. Where torch has oneDNN, which computes nn.LSTM, its float32 products are the faster ones on AMD's CPUs, and
+// for a few rows on Intel's (docs/decisions/006); torch.backends.mkldnn.flags(enabled=False) switches it off. Both follow
+// torch's settings of float32 precision. A few rows of bfloat16 are multiplied here: setting up a library costs more than that.
 #pragma once
-
-#include <dlfcn.h>
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-#include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
 
 #include <optional>
 
+#include "few_rows.h"
 #include "tensors.h"
+#include "torch_internals.h"
 
 namespace quasirnn {
 
@@ -21,6 +20,21 @@ struct Matrix {
   Matrix transposed() const { return {at, columns, rows, column_stride, row_stride}; }
 };
 
+// A tensor over the matrix for the length of one call.
+struct MatrixHandle {
+  AtenTensorHandle tensor;
+
+  MatrixHandle(const Matrix& m, int32_t type) {
+    const int64_t sizes[] = {m.rows, m.columns};
+    const int64_t strides[] = {m.row_stride, m.column_stride};
+    STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_create_tensor_from_blob(
+        const_cast<void*>(m.at), 2, sizes, strides, 0, type, aoti_torch_device_type_cpu(), 0, &tensor));
+  }
+  ~MatrixHandle() { aoti_torch_delete_tensor_object(tensor); }
+  MatrixHandle(const MatrixHandle&) = delete;
+  MatrixHandle& operator=(const MatrixHandle&) = delete;
+};
+
 class Multiplier {
  public:
   explicit Multiplier(ScalarType type)
@@ -29,7 +43,7 @@ class Multiplier {
   // out = a b, or out += a b.
   void operator()(const Matrix& out, const Matrix& a, const Matrix& b, bool add = false) const {
     if (out.rows == 0 || out.columns == 0 || a.columns == 0) return;
-    const Handle to(out, type_), left(a, type_), right(b, type_);
+    const MatrixHandle to(out, type_), left(a, type_), right(b, type_);
     if (add) {
       STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_cpu_addmm_out(to.tensor, to.tensor, left.tensor, right.tensor, 1.0, 1.0));
     } else {
@@ -37,50 +51,58 @@ class Multiplier {
     }
   }
 
+  // Whether `fastest` takes oneDNN for such a product. It needs b with its columns whole in memory, as a transposed weight
+  // has them; on other strides it would fall back to a loop a thousand times slower.
+  bool prefers_onednn(int64_t rows, int64_t inner, int64_t columns) const {
+    return single_ && worth_it(rows, inner, columns) && torch_internals::onednn_linear() != nullptr &&
+           torch_internals::onednn_enabled();
+  }
+
   // The product as the library made it, or `out`, filled, where that is no worse.
   template <class S>
   std::pair<const S*, std::optional<Tensor>> fastest(const Matrix& out, const Matrix& a, const Matrix& b) const {
-    static const OneDnnLinear linear = find_linear();
-    if (!single_ || linear == nullptr || !worth_it(a, b)) {
-      (*this)(out, a, b);
-      return {static_cast<const S*>(out.at), std::nullopt};
+    const bool whole_columns = b.row_stride == 1 && a.column_stride == 1;
+    if (whole_columns && prefers_onednn(a.rows, a.columns, b.columns)) {
+      const MatrixHandle left(a, type_), right(b.transposed(), type_);
+      const char* none = "";
+      AtenTensorHandle product = nullptr;
+      STABLE_TORCH_ERROR_CODE_CHECK(
+          torch_internals::onednn_linear()(left.tensor, right.tensor, nullptr, "none", nullptr, 0, &none, &product));
+      Tensor owner(product);
+      return {data<S>(owner), std::move(owner)};
     }
-    const Handle left(a, type_), right(b.transposed(), type_);
-    const char* none = "";
-    AtenTensorHandle product = nullptr;
-    STABLE_TORCH_ERROR_CODE_CHECK(linear(left.tensor, right.tensor, nullptr, "none", nullptr, 0, &none, &product));
-    Tensor owner(product);
-    return {data<S>(owner), std::move(owner)};
+    if constexpr (std::is_same_v<S, BFloat16>) {
+      if (whole_columns && a.rows <= kFewRows) {
+        multiply_few_rows(static_cast<const uint16_t*>(a.at), a.rows, a.row_stride, a.columns,
+                          static_cast<const uint16_t*>(b.at), b.columns, b.column_stride,
+                          static_cast<uint16_t*>(const_cast<void*>(out.at)), out.row_stride);
+        return {static_cast<const S*>(out.at), std::nullopt};
+      }
+    }
+    (*this)(out, a, b);
+    return {static_cast<const S*>(out.at), std::nullopt};
   }
 
  private:
-  using OneDnnLinear = AOTITorchError (*)(AtenTensorHandle, AtenTensorHandle, AtenTensorHandle*, const char*,
-                                          const double**, int64_t, const char**, AtenTensorHandle*);
-
-  static OneDnnLinear find_linear() {
-    return reinterpret_cast<OneDnnLinear>(dlsym(RTLD_DEFAULT, "aoti_torch_cpu__linear_pointwise"));
+  // Setting up oneDNN costs some 10 us, more than it saves on a small product.
+  static bool worth_it(int64_t rows, int64_t inner, int64_t columns) {
+    // Intel's BLAS is slow for a few rows on several threads only.
+    if (intel_on_intel() && (rows == 1 || rows >= 64 || torch::stable::get_num_threads() == 1)) return false;
+    return rows > 0 && inner * columns >= (rows == 1 ? int64_t{1} << 19 : (int64_t{1} << 22) / rows);
   }
 
-  // One row with a large weight. Setting up oneDNN costs some 10 us, more than it saves on a small one; and with several
-  // rows it adds up the products of a row one by one where BLAS does it in pieces, with twice the rounding error.
-  static bool worth_it(const Matrix& a, const Matrix& b) {
-    return a.rows == 1 && b.rows * b.columns >= (int64_t{1} << 19);
+  // Intel's BLAS on Intel's CPU.
+  static bool intel_on_intel() {
+#if defined(__GNUC__) && defined(__x86_64__)
+    static const bool both = [] {
+      __builtin_cpu_init();
+      return __builtin_cpu_is("intel") && torch_internals::has_mkl();
+    }();
+    return both;
+#else
+    return false;
+#endif
   }
-
-  // A tensor over the matrix for the length of one call.
-  struct Handle {
-    AtenTensorHandle tensor;
-
-    Handle(const Matrix& m, int32_t type) {
-      const int64_t sizes[] = {m.rows, m.columns};
-      const int64_t strides[] = {m.row_stride, m.column_stride};
-      STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_create_tensor_from_blob(
-          const_cast<void*>(m.at), 2, sizes, strides, 0, type, aoti_torch_device_type_cpu(), 0, &tensor));
-    }
-    ~Handle() { aoti_torch_delete_tensor_object(tensor); }
-    Handle(const Handle&) = delete;
-    Handle& operator=(const Handle&) = delete;
-  };
 
   bool single_;
   int32_t type_;

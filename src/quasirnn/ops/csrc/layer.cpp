@@ -8,6 +8,9 @@ namespace {
 // Rows of one chunk backward: enough that adding up the weight's gradient from chunk to chunk costs little.
 constexpr int64_t kBackwardRows = 2048;
 
+// Below, turning the weight round takes as long as the product.
+constexpr int64_t kRowsWorthFlipping = 256;
+
 struct LayerShape {
   PoolShape pool;
   Window window;
@@ -15,8 +18,8 @@ struct LayerShape {
   ScalarType type;
 };
 
-LayerShape layer_shape(const Tensor& x, const Tensor& weight, const Maybe& context, const Maybe& lengths, int64_t kinds,
-                       int64_t look_ahead, bool reverse) {
+LayerShape layer_shape(const Tensor& x, const Tensor& weight, const Maybe& context, const Maybe& lengths,
+                       const Maybe& starts, int64_t kinds, int64_t look_ahead, bool reverse) {
   check_gates(kinds);
   STD_TORCH_CHECK(x.dim() == 3, "quasirnn: x must have shape (T, B, D), got ", shape_of(x));
   const ScalarType type = x.scalar_type();
@@ -31,7 +34,8 @@ LayerShape layer_shape(const Tensor& x, const Tensor& weight, const Maybe& conte
                   look_ahead);
   STD_TORCH_CHECK(!context || (look_ahead == 0 && !reverse), "quasirnn: a context goes with a causal forward layer only");
   check(context, "context", type, {B, k - 1, D});
-  return {PoolShape{T, B, W / kinds, kinds, reverse, lengths_of(lengths, T, B)}, Window{k, look_ahead, reverse}, D, type};
+  return {PoolShape{T, B, W / kinds, kinds, reverse, lengths_of(lengths, T, B), starts_of(starts, T, B)},
+          Window{k, look_ahead, reverse}, D, type};
 }
 
 // Adds up the weight's gradient over chunks. Each chunk's product is made apart and then added, in float where the type has
@@ -47,22 +51,31 @@ class WeightGradient {
     S* to = product_.data() == nullptr || (kIsWide<S> && first_) ? out_ : product_.data();
     multiply_(Matrix{to, rows_, columns_, columns_, 1}, grad_gates.transposed(), windows);
     if (to != out_) {
-      torch::stable::parallel_for(0, rows_ * columns_, 16384, [&](int64_t begin, int64_t end) {
+      each([&](int64_t begin, int64_t n) {
         if constexpr (kIsWide<S>) {
-          for (int64_t n = begin; n < end; ++n) out_[n] += to[n];
+          accumulate_row<S>(to + begin, out_ + begin, n);
+        } else if (first_) {
+          widen<S>(to + begin, sum_.data() + begin, n);
         } else {
-          float* sum = sum_.data();
-          for (int64_t n = begin; n < end; ++n) {
-            sum[n] = (first_ ? 0.0f : sum[n]) + static_cast<float>(to[n]);
-            out_[n] = static_cast<S>(sum[n]);
-          }
+          accumulate_row<S>(to + begin, sum_.data() + begin, n);
         }
       });
     }
     first_ = false;
   }
 
+  void finish() {
+    if constexpr (!kIsWide<S>) {
+      if (sum_.data() != nullptr) each([&](int64_t begin, int64_t n) { narrow<S>(sum_.data() + begin, out_ + begin, n); });
+    }
+  }
+
  private:
+  template <class F>
+  void each(const F& work) const {
+    torch::stable::parallel_for(0, rows_ * columns_, 16384, [&](int64_t begin, int64_t end) { work(begin, end - begin); });
+  }
+
   const Multiplier& multiply_;
   S* out_;
   int64_t rows_, columns_;
@@ -71,12 +84,28 @@ class WeightGradient {
   bool first_ = true;
 };
 
+// to[c][r] = from[r][c], in blocks that stay in cache.
+template <class S>
+void transpose(const S* from, int64_t rows, int64_t columns, S* to) {
+  constexpr int64_t kBlock = 32;
+  torch::stable::parallel_for(0, (columns + kBlock - 1) / kBlock, 1, [&](int64_t first, int64_t last) {
+    for (int64_t block = first; block < last; ++block) {
+      const int64_t end = std::min(columns, (block + 1) * kBlock);
+      for (int64_t r = 0; r < rows; r += kBlock) {
+        for (int64_t c = block * kBlock; c < end; ++c) {
+          for (int64_t q = r; q < std::min(rows, r + kBlock); ++q) to[c * rows + q] = from[q * columns + c];
+        }
+      }
+    }
+  });
+}
+
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> layer(
-    Tensor x, Tensor weight, Maybe bias, Maybe context, Maybe c0, Maybe lengths, Maybe seed, double zoneout,
-    int64_t kinds, int64_t look_ahead, bool reverse, bool keep) {
-  const LayerShape shape = layer_shape(x, weight, context, lengths, kinds, look_ahead, reverse);
+    Tensor x, Tensor weight, Maybe bias, Maybe context, Maybe c0, Maybe lengths, Maybe starts, Maybe seed,
+    double zoneout, int64_t kinds, int64_t look_ahead, bool reverse, bool keep) {
+  const LayerShape shape = layer_shape(x, weight, context, lengths, starts, kinds, look_ahead, reverse);
   const PoolShape& pool = shape.pool;
   const int64_t T = pool.T, B = pool.B, W = pool.width();
   Tensor state = start_state(c0, B, pool.H, shape.type);
@@ -103,9 +132,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> layer(
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
     Maybe grad_h, Maybe grad_c_last, Maybe grad_c, Maybe grad_activated, Tensor x, Tensor weight, Maybe context,
-    Tensor activated, Tensor c, Maybe c0, Maybe lengths, double zoneout, int64_t kinds, int64_t look_ahead, bool reverse,
+    Tensor activated, Tensor c, Maybe c0, Maybe lengths, Maybe starts, double zoneout, int64_t kinds, int64_t look_ahead, bool reverse,
     int64_t bias_rows, bool need_x) {
-  const LayerShape shape = layer_shape(x, weight, context, lengths, kinds, look_ahead, reverse);
+  const LayerShape shape = layer_shape(x, weight, context, lengths, starts, kinds, look_ahead, reverse);
   const PoolShape& pool = shape.pool;
   const int64_t T = pool.T, B = pool.B, H = pool.H, W = pool.width(), D = shape.D, k = shape.window.k;
   check(activated, "activated", shape.type, {T, B, W});
@@ -131,7 +160,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
     const Scratch<S> gates(steps * B * W), windows(steps * B * k * D);
     const Multiplier multiply(shape.type);
     WeightGradient<S> weight_gradient(multiply, mutable_data<S>(grad_weight), W, k * D, steps == T);
-    const Matrix all_weights{data<S>(weight), W, k * D, k * D, 1};
+    const int64_t K = k * D;
+    // Rows of the weight side by side, where the faster library wants them so: one copy for all chunks, which so many rows repay.
+    const bool flip = (need_x || context) && steps * B >= kRowsWorthFlipping && multiply.prefers_onednn(steps * B, W, K);
+    const Scratch<S> flipped(flip ? W * K : 0);
+    if (flip) transpose(data<S>(weight), W, K, flipped.data());
+    const Matrix all_weights = flip ? Matrix{flipped.data(), W, K, 1, W} : Matrix{data<S>(weight), W, K, K, 1};
     for (int64_t done = 0; done < T; done += steps) {
       const int64_t n = std::min(steps, T - done);
       const int64_t begin = reverse ? done : T - done - n, end = begin + n;
@@ -143,6 +177,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
       const auto [grad_windows, owner] = multiply.template fastest<S>(rows, grad_gates, all_weights);
       add_windows<S>(pool, shape.window, grad_windows, begin, end, gradient);
     }
+    if (B > 0) weight_gradient.finish();
     if (bias_rows > 0) grad_bias = finish_grad_bias<S>(sums, bias_rows, B, W, shape.type);
   });
   return {grad_x, grad_weight, grad_bias, grad_context, carry};

@@ -14,11 +14,15 @@
 
 namespace quasirnn {
 
-// Rows of one chunk forward: few enough for windows and gates to stay in cache.
-constexpr int64_t kForwardRows = 512;
+// Rows of one chunk forward: few enough for windows and gates to stay in cache; as many bytes of every type.
+template <class S>
+constexpr int64_t kForwardRows = std::max<int64_t>(512, 2048 / static_cast<int64_t>(sizeof(S)));
 
+// Steps of one chunk: chunks of about that many rows, as even as they can be. A last chunk of a few rows would cost a whole
+// visit to the weight.
 inline int64_t steps_per_chunk(int64_t rows, int64_t T, int64_t B) {
-  return std::min(T, std::max<int64_t>(1, rows / std::max<int64_t>(1, B)));
+  const int64_t chunks = std::clamp<int64_t>((T * B + rows / 2) / rows, 1, std::max<int64_t>(1, T));
+  return (T + chunks - 1) / chunks;
 }
 
 // Memory that is written before it is read, aligned for vector instructions.
@@ -41,7 +45,7 @@ void run_layer(const Input<S>& input, const S* weight, const Window& window, con
                const Multiplier& multiply) {
   const PoolShape& shape = pass.shape;
   const int64_t T = shape.T, B = shape.B, W = shape.width(), K = window.k * input.D;
-  const int64_t steps = steps_per_chunk(kForwardRows, T, B);
+  const int64_t steps = steps_per_chunk(kForwardRows<S>, T, B);
   const Scratch<S> windows(window.k > 1 ? steps * B * K : 0);
   const Scratch<S> buffer(pass.activated == nullptr ? steps * B * W : 0);
   const Matrix transposed_weight = Matrix{weight, W, K, K, 1}.transposed();

@@ -26,10 +26,18 @@ struct ScaledExp {
   T fraction;
 };
 
+// x between -87 and 88, beyond which e^x leaves the normal numbers; a NaN stays one. On the bits, not by comparing floats:
+// of two comparisons gcc 12 makes a case of its own with the bound put into all that follows, computes it for every channel,
+// and where a gate of e^-88 multiplies a cell the product is subnormal, at a hundred cycles each on Intel's CPUs.
+QUASIRNN_INLINE float within_exponents(float x) {
+  const uint32_t word = bits_as<uint32_t>(x), sign = word & 0x80000000u, magnitude = word ^ sign;
+  const uint32_t bound = 0x42B00000u - (sign >> 14);  // 88, or for a negative x 87
+  const uint32_t bounded = magnitude < bound ? magnitude : bound;
+  return bits_as<float>(sign | (magnitude > 0x7F800000u ? magnitude : bounded));
+}
+
 QUASIRNN_INLINE ScaledExp<float> scaled_exp(float x) {
-  // Beyond these bounds the scale leaves the normal numbers. A NaN fails both comparisons and passes through.
-  x = x < -87.0f ? -87.0f : x;
-  x = x > 88.0f ? 88.0f : x;
+  x = within_exponents(x);
   const float round = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
   const float shifted = x * 1.44269504088896341f + round;
   const float n = shifted - round;

@@ -7,7 +7,7 @@ namespace quasirnn {
 
 using PoolResult = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-PoolResult pool(Tensor gates, Maybe bias, Maybe c0, Maybe lengths, Maybe seed, double zoneout, int64_t kinds,
+PoolResult pool(Tensor gates, Maybe bias, Maybe c0, Maybe lengths, Maybe starts, Maybe seed, double zoneout, int64_t kinds,
                 bool reverse, bool keep) {
   check_gates(kinds);
   STD_TORCH_CHECK(gates.dim() == 3 && gates.size(2) % kinds == 0, "quasirnn: gates must have shape (T, B, ", kinds,
@@ -15,7 +15,7 @@ PoolResult pool(Tensor gates, Maybe bias, Maybe c0, Maybe lengths, Maybe seed, d
   const ScalarType type = gates.scalar_type();
   const int64_t T = gates.size(0), B = gates.size(1), W = gates.size(2), H = W / kinds;
   check(gates, "gates", type, {T, B, W});
-  PoolShape shape{T, B, H, kinds, reverse, lengths_of(lengths, T, B)};
+  PoolShape shape{T, B, H, kinds, reverse, lengths_of(lengths, T, B), starts_of(starts, T, B)};
   Tensor state = start_state(c0, B, H, type);
   Tensor h = empty({T, B, H}, type);
   Tensor c = keep && kinds != kF ? empty({T, B, H}, type) : empty({0}, type);
@@ -39,7 +39,7 @@ PoolResult pool(Tensor gates, Maybe bias, Maybe c0, Maybe lengths, Maybe seed, d
 
 std::tuple<Tensor, Tensor, Tensor> pool_backward(
     Maybe grad_h, Maybe grad_c_last, Maybe grad_c, Maybe grad_activated, Tensor activated, Tensor c, Maybe c0,
-    Maybe lengths, double zoneout, int64_t kinds, bool reverse, int64_t bias_rows) {
+    Maybe lengths, Maybe starts, double zoneout, int64_t kinds, bool reverse, int64_t bias_rows) {
   check_gates(kinds);
   STD_TORCH_CHECK(activated.dim() == 3 && activated.size(2) % kinds == 0, "quasirnn: activated must have shape (T, B, ",
                   kinds, " * H), got ", shape_of(activated));
@@ -52,7 +52,7 @@ std::tuple<Tensor, Tensor, Tensor> pool_backward(
   check(grad_c, "grad_c", type, {T, B, H});
   check(grad_activated, "grad_activated", type, {T, B, W});
   STD_TORCH_CHECK(bias_rows == 0 || bias_rows == 1 || bias_rows == B, "quasirnn: bias_rows must be 0, 1 or B");
-  PoolShape shape{T, B, H, kinds, reverse, lengths_of(lengths, T, B)};
+  PoolShape shape{T, B, H, kinds, reverse, lengths_of(lengths, T, B), starts_of(starts, T, B)};
   Tensor carry = start_state(grad_c_last, B, H, type);
   Tensor grad_gates = empty({T, B, W}, type);
   Tensor grad_bias = empty({0}, type);

@@ -4,9 +4,11 @@
 // chunk by chunk.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "int8.h"
 #include "rows.h"
 #include "steps.h"
 #include "storage.h"
@@ -17,9 +19,23 @@ struct PoolShape {
   int64_t T, B, H, gates;
   bool reverse;
   const int64_t* lengths;  // null: every row is T long
+  const bool* starts;      // (T, B), true where a new sequence starts inside a row; null: nowhere
 
   int64_t width() const { return gates * H; }
   int64_t length(int64_t b) const { return lengths != nullptr ? lengths[b] : T; }
+  // Whether the step that is read before t belongs to another sequence.
+  bool cut(int64_t t, int64_t b) const {
+    if (starts == nullptr) return false;
+    return reverse ? t + 1 < length(b) && starts[(t + 1) * B + b] : starts[t * B + b];
+  }
+  // Whether the steps s and t, of which s may lie before the first, belong to one sequence.
+  bool together(int64_t s, int64_t t, int64_t b) const {
+    if (starts == nullptr) return true;
+    for (int64_t n = std::max<int64_t>(0, std::min(s, t) + 1); n <= std::max(s, t); ++n) {
+      if (starts[n * B + b]) return false;
+    }
+    return true;
+  }
   // Where channel j of (t, b) stands in a (T, B, H) and in a (T, B, gates * H) tensor.
   int64_t cell(int64_t t, int64_t b, int64_t j) const { return (t * B + b) * H + j; }
   int64_t gate(int64_t t, int64_t b, int64_t j) const { return (t * B + b) * width() + j; }
@@ -45,17 +61,33 @@ struct PoolForward {
   int64_t h_stride;
   S* activated;         // (T, B, gates * H) or null
   S* c;                 // (T, B, H) or null
+  // For gates that are sums of int8 products, in int32: the scales of the span's rows and of the gates. Null: gates are S.
+  const float* row_scales = nullptr;
+  const float* gate_scales = nullptr;
 
   // `gates` are the pre-activations of the span, its earliest step first.
-  void run(Span span, const S* gates) const {
+  void run(Span span, const void* gates) const {
     share_rows(shape.B, shape.H, span.size(), [&](const Share& share) {
       Rows<S> rows(shape.H);
+      std::vector<C> dequantized(row_scales != nullptr ? shape.width() : 0);
       std::vector<uint32_t> random(zoneout.zone == kRandomZone ? shape.H + kGroup : 0);
       for (int64_t step = 0; step < span.size(); ++step) {
         const int64_t t = span.at(step);
         share.each([&](int64_t b, int64_t j, int64_t n) {
           if (t < shape.length(b)) {
-            row(gates + shape.gate(t - span.begin, b, j), t, b, j, n, rows, random.data());
+            const int64_t at = shape.gate(t - span.begin, b, j);
+            const S* own = static_cast<const S*>(gates) + at;
+            if constexpr (std::is_same_v<S, float>) {
+              if (row_scales != nullptr) {
+                const float scale = row_scales[(t - span.begin) * shape.B + b];
+                const int32_t* sums = static_cast<const int32_t*>(gates) + at;
+                for (int64_t g = 0; g < shape.width(); g += shape.H) {
+                  dequantize_row(sums + g, scale, gate_scales + g + j, dequantized.data() + g, n);
+                }
+                own = dequantized.data();
+              }
+            }
+            row(own, t, b, j, n, rows, random.data());
           } else {
             padding(t, b, j, n);
           }
@@ -72,6 +104,7 @@ struct PoolForward {
     leaf.bias = bias + b * bias_stride + j;
     leaf.stride = shape.H;
     leaf.state = state + b * state_stride + j;
+    if (shape.cut(t, b)) std::fill_n(leaf.state, n, C(0));
     leaf.h = rows.out(h + (t * shape.B + b) * h_stride + j);
     leaf.activated = rows.out(activated != nullptr ? activated + shape.gate(t, b, j) : nullptr, shape.gates);
     leaf.c = rows.out(c != nullptr ? c + shape.cell(t, b, j) : nullptr);
@@ -140,7 +173,10 @@ struct PoolBackward {
     leaf.activated = rows.in(activated + shape.gate(t, b, j), n, shape.gates);
     leaf.stride = shape.H;
     leaf.c = rows.in(c + cell, n);
-    if (before >= 0 && before < shape.length(b)) {
+    const bool cut = shape.cut(t, b);
+    if (cut) {
+      leaf.c_before = no_cells;
+    } else if (before >= 0 && before < shape.length(b)) {
       leaf.c_before = rows.in(c + shape.cell(before, b, j), n);
     } else {
       leaf.c_before = c0 != nullptr ? c0 + b * shape.H + j : no_cells;
@@ -159,6 +195,7 @@ struct PoolBackward {
     leaf.grad_bias = sum;
     leaf.n = n;
     backward_row<C>(shape.gates, leaf);
+    if (cut) std::fill_n(leaf.carry, n, C(0));
     rows.flush(n);
   }
 

@@ -9,18 +9,18 @@ struct RecurrenceShape {
   PoolShape pool;
 };
 
-RecurrenceShape recurrence_shape(const Tensor& a, const Maybe& lengths, bool reverse) {
+RecurrenceShape recurrence_shape(const Tensor& a, const Maybe& lengths, const Maybe& starts, bool reverse) {
   STD_TORCH_CHECK(a.dim() == 3, "quasirnn: a must have shape (T, B, H), got ", shape_of(a));
   const ScalarType type = a.scalar_type();
   const int64_t T = a.size(0), B = a.size(1), H = a.size(2);
   check(a, "a", type, {T, B, H});
-  return {type, PoolShape{T, B, H, 1, reverse, lengths_of(lengths, T, B)}};
+  return {type, PoolShape{T, B, H, 1, reverse, lengths_of(lengths, T, B), starts_of(starts, T, B)}};
 }
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> recurrence(Tensor a, Tensor b, Maybe h0, Maybe lengths, bool reverse) {
-  const auto [type, shape] = recurrence_shape(a, lengths, reverse);
+std::tuple<Tensor, Tensor> recurrence(Tensor a, Tensor b, Maybe h0, Maybe lengths, Maybe starts, bool reverse) {
+  const auto [type, shape] = recurrence_shape(a, lengths, starts, reverse);
   check(b, "b", type, {shape.T, shape.B, shape.H});
   Tensor state = start_state(h0, shape.B, shape.H, type, "h0");
   Tensor h = empty({shape.T, shape.B, shape.H}, type);
@@ -40,6 +40,7 @@ std::tuple<Tensor, Tensor> recurrence(Tensor a, Tensor b, Maybe h0, Maybe length
             std::fill_n(out + at, n, S(0));
             return;
           }
+          if (shape.cut(t, row)) std::fill_n(running + row * shape.H + j, n, C(0));
           recurrence_row<C>({rows.in(a_in + at, n), rows.in(b_in + at, n), running + row * shape.H + j,
                              rows.out(out + at), n});
           rows.flush(n);
@@ -51,8 +52,8 @@ std::tuple<Tensor, Tensor> recurrence(Tensor a, Tensor b, Maybe h0, Maybe length
 }
 
 std::tuple<Tensor, Tensor, Tensor> recurrence_backward(Maybe grad_h, Maybe grad_h_last, Tensor a, Tensor h, Maybe h0,
-                                                       Maybe lengths, bool reverse) {
-  const auto [type, shape] = recurrence_shape(a, lengths, reverse);
+                                                       Maybe lengths, Maybe starts, bool reverse) {
+  const auto [type, shape] = recurrence_shape(a, lengths, starts, reverse);
   check(h, "h", type, {shape.T, shape.B, shape.H});
   check(h0, "h0", state_type(type), {shape.B, shape.H});
   check(grad_h, "grad_h", type, {shape.T, shape.B, shape.H});
@@ -81,10 +82,16 @@ std::tuple<Tensor, Tensor, Tensor> recurrence_backward(Maybe grad_h, Maybe grad_
             return;
           }
           const C* h_before = first != nullptr ? first + row * shape.H + j : no_state.data();
-          if (before >= 0 && before < shape.length(row)) h_before = rows.in(h_in + shape.cell(before, row, j), n);
+          const bool cut = shape.cut(t, row);
+          if (cut) {
+            h_before = no_state.data();
+          } else if (before >= 0 && before < shape.length(row)) {
+            h_before = rows.in(h_in + shape.cell(before, row, j), n);
+          }
           recurrence_backward_row<C>({rows.in(a_in + at, n), h_before,
                                       rows.in(g_in != nullptr ? g_in + at : no_row.data(), n),
                                       carried + row * shape.H + j, rows.out(a_out + at), rows.out(b_out + at), n});
+          if (cut) std::fill_n(carried + row * shape.H + j, n, C(0));
           rows.flush(n);
         });
       }

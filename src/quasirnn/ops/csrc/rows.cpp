@@ -149,13 +149,33 @@ QUASIRNN_CLONES void widen(const uint16_t* bits, float* out, int64_t n) {
   for (int64_t j = 0; j < n; ++j) out[j] = bits_as<float>(static_cast<uint32_t>(bits[j]) << 16);
 }
 
+QUASIRNN_INLINE float widened(uint16_t bits) { return bits_as<float>(static_cast<uint32_t>(bits) << 16); }
+
+QUASIRNN_INLINE uint16_t narrowed(float value) {
+  const uint32_t word = bits_as<uint32_t>(value);
+  const uint32_t nearest_even = (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16;
+  return static_cast<uint16_t>(value != value ? 0x7FC0u : nearest_even);
+}
+
 QUASIRNN_CLONES void narrow(const float* in, uint16_t* bits, int64_t n) {
   QUASIRNN_INDEPENDENT
-  for (int64_t j = 0; j < n; ++j) {
-    const uint32_t word = bits_as<uint32_t>(in[j]);
-    const uint32_t nearest_even = (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16;
-    bits[j] = static_cast<uint16_t>(in[j] != in[j] ? 0x7FC0u : nearest_even);
-  }
+  for (int64_t j = 0; j < n; ++j) bits[j] = narrowed(in[j]);
+}
+
+QUASIRNN_CLONES void add(const uint16_t* from, uint16_t* to, int64_t n) {
+  QUASIRNN_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) to[j] = narrowed(widened(to[j]) + widened(from[j]));
+}
+
+QUASIRNN_CLONES void accumulate(const uint16_t* from, float* sum, int64_t n) {
+  QUASIRNN_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) sum[j] += widened(from[j]);
+}
+
+template <class T>
+QUASIRNN_CLONES void drop(const T* in, T* out, const uint32_t* random, uint32_t up_to, T scale, int64_t n) {
+  QUASIRNN_INDEPENDENT
+  for (int64_t j = 0; j < n; ++j) out[j] = random[j] <= up_to ? T(0) : in[j] * scale;
 }
 
 }  // namespace
@@ -213,6 +233,15 @@ void random_row(uint64_t seed, int64_t t, int64_t b, int64_t first, int64_t n, u
 
 void widen_bfloat16(const uint16_t* bits, float* out, int64_t n) { widen(bits, out, n); }
 void narrow_bfloat16(const float* in, uint16_t* bits, int64_t n) { narrow(in, bits, n); }
+void add_bfloat16(const uint16_t* from, uint16_t* to, int64_t n) { add(from, to, n); }
+void accumulate_bfloat16(const uint16_t* from, float* sum, int64_t n) { accumulate(from, sum, n); }
+
+template <class T>
+void dropout_row(const T* in, T* out, const uint32_t* random, uint32_t up_to, T scale, int64_t n) {
+  drop<T>(in, out, random, up_to, scale, n);
+}
+template void dropout_row<float>(const float*, float*, const uint32_t*, uint32_t, float, int64_t);
+template void dropout_row<double>(const double*, double*, const uint32_t*, uint32_t, double, int64_t);
 
 const char* instruction_set() {
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__ELF__) && !defined(QUASIRNN_SANITIZE)

@@ -86,6 +86,13 @@ void random_row(uint64_t seed, int64_t t, int64_t b, int64_t first, int64_t n, u
 // float16 and bfloat16 are computed in float: these move rows in and out. `bits` is the 16-bit pattern.
 void widen_bfloat16(const uint16_t* bits, float* out, int64_t n);
 void narrow_bfloat16(const float* in, uint16_t* bits, int64_t n);
+// to += from, rounded once; and sum += from, not rounded.
+void add_bfloat16(const uint16_t* from, uint16_t* to, int64_t n);
+void accumulate_bfloat16(const uint16_t* from, float* sum, int64_t n);
+
+// out = in * scale where the random word is above `up_to`, else 0. `out` may be `in`.
+template <class T>
+void dropout_row(const T* in, T* out, const uint32_t* random, uint32_t up_to, T scale, int64_t n);
 
 // Name of the instruction set the loader chose for the leaves.
 const char* instruction_set();

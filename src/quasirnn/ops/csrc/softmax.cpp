@@ -1,7 +1,8 @@
 // Operator quasirnn::softmax_loss: the loss of a softmax and its gradient in one visit to each row of logits.
 //
 // A row of logits becomes its gradient in place while it is in the cache: bias and largest, exponentials and their sum,
-// quotient and column sums. In 16-bit types each row is computed in float.
+// quotient and column sums. In 16-bit types each row is computed in float: it is widened by the first of these visits and
+// rounded by the last.
 #include <cmath>
 #include <limits>
 
@@ -19,20 +20,35 @@ constexpr int64_t kBlock = 64;
 // The target of a row that does not count, as in torch's cross_entropy.
 constexpr int64_t kIgnored = -100;
 
+// Elements as they are stored: a number, or the bits of a bfloat16.
 template <class C>
-QUASIRNN_CLONES C add_bias(C* row, const C* bias, int64_t V) {
+QUASIRNN_INLINE C wide(C x) {
+  return x;
+}
+QUASIRNN_INLINE float wide(uint16_t bits) { return bits_as<float>(static_cast<uint32_t>(bits) << 16); }
+template <class C>
+QUASIRNN_INLINE void store(C x, C* to) {
+  *to = x;
+}
+QUASIRNN_INLINE void store(float x, uint16_t* to) {
+  const uint32_t word = bits_as<uint32_t>(x);
+  *to = static_cast<uint16_t>(x != x ? 0x7FC0u : (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16);
+}
+
+template <class S, class C>
+QUASIRNN_CLONES C add_bias(const S* from, C* row, const C* bias, int64_t V) {
   C largest[kLanes];
   for (int64_t l = 0; l < kLanes; ++l) largest[l] = -std::numeric_limits<C>::infinity();
   int64_t j = 0;
   for (; j + kLanes <= V; j += kLanes) {
     for (int64_t l = 0; l < kLanes; ++l) {
-      const C x = row[j + l] + bias[j + l];
+      const C x = wide(from[j + l]) + bias[j + l];
       row[j + l] = x;
       largest[l] = x > largest[l] ? x : largest[l];
     }
   }
   for (; j < V; ++j) {
-    const C x = row[j] + bias[j];
+    const C x = wide(from[j]) + bias[j];
     row[j] = x;
     largest[0] = x > largest[0] ? x : largest[0];
   }
@@ -67,25 +83,26 @@ QUASIRNN_CLONES double exponentials(C* row, C most, int64_t V) {
   return sum;
 }
 
-template <class C>
-QUASIRNN_CLONES void divide(C* row, C* columns, C by, int64_t V) {
+template <class S, class C>
+QUASIRNN_CLONES void divide(const C* row, S* to, C* columns, C by, int64_t V) {
   const C factor = C(1) / by;
   QUASIRNN_INDEPENDENT
   for (int64_t j = 0; j < V; ++j) {
     const C p = row[j] * factor;
-    row[j] = p;
+    store(p, to + j);
     columns[j] += p;
   }
 }
 
-// Softmax minus one-hot into the row, its loss as the result.
-template <class C>
-C loss_of_row(C* row, const C* bias, int64_t target, C* columns, int64_t V) {
-  const C most = add_bias(row, bias, V);
-  const C chosen = row[target];
-  const double sum = exponentials(row, most, V);
-  divide(row, columns, static_cast<C>(sum), V);
-  row[target] -= C(1);
+// Softmax minus one-hot into the row, its loss as the result. `work` is the row itself, or room for it in the wider type.
+template <class S, class C>
+C loss_of_row(S* row, C* work, const C* bias, int64_t target, C* columns, int64_t V) {
+  const C most = add_bias(row, work, bias, V);
+  const C chosen = work[target];
+  const double sum = exponentials(work, most, V);
+  const C p = work[target] * (C(1) / static_cast<C>(sum));
+  divide(work, row, columns, static_cast<C>(sum), V);
+  store(p - C(1), row + target);
   columns[target] -= C(1);
   return static_cast<C>(std::log(sum) + (static_cast<double>(most) - static_cast<double>(chosen)));
 }
@@ -124,10 +141,12 @@ std::tuple<Tensor, Tensor> softmax_loss(Tensor logits, Tensor bias, Tensor targe
         }
         C* sums = columns.data() + n / kBlock * V;
         if constexpr (kIsWide<S>) {
-          loss[n] = loss_of_row<C>(own, added, target[n], sums, V);
+          loss[n] = loss_of_row(own, own, added, target[n], sums, V);
+        } else if constexpr (std::is_same_v<S, BFloat16>) {
+          loss[n] = loss_of_row(reinterpret_cast<uint16_t*>(own), copy.data(), added, target[n], sums, V);
         } else {
           widen(own, copy.data(), V);
-          loss[n] = loss_of_row<C>(copy.data(), added, target[n], sums, V);
+          loss[n] = loss_of_row(copy.data(), copy.data(), added, target[n], sums, V);
           narrow(copy.data(), own, V);
         }
       }

@@ -3,6 +3,7 @@
 // One call for the whole stack is what makes a single step cheap, and its state has the form in which the caller holds it:
 // row b of layer l is the cells, then the last (k - 1) * D inputs of that layer, then zeros up to the widest layer.
 #include "layer.h"
+#include "quantized.h"
 #include "tensors.h"
 
 namespace quasirnn {
@@ -15,13 +16,12 @@ struct StackShape {
 };
 
 StackShape stack_shape(const Tensor& x, const std::vector<Tensor>& weights, const std::vector<Tensor>& biases,
-                       const Maybe& state, int64_t kinds, bool dense) {
+                       const Maybe& state, int64_t kinds, bool dense, ScalarType type, ScalarType weight_type) {
   check_gates(kinds);
   STD_TORCH_CHECK(x.dim() == 3, "quasirnn: x must have shape (T, B, D), got ", shape_of(x));
   STD_TORCH_CHECK(!weights.empty() && weights[0].dim() == 3 && weights[0].size(0) % kinds == 0,
                   "quasirnn: a stack needs at least one weight of shape (", kinds, " * H, k, D)");
   STD_TORCH_CHECK(biases.empty() || biases.size() == weights.size(), "quasirnn: there must be a bias for every weight");
-  const ScalarType type = x.scalar_type();
   StackShape s{x.size(0), x.size(1), x.size(2), weights[0].size(0) / kinds, kinds, static_cast<int64_t>(weights.size())};
   check(x, "x", type, {s.T, s.B, s.D});
   STD_TORCH_CHECK(s.T > 0 && s.D > 0 && s.H > 0, "quasirnn: a stack needs at least one step and one channel");
@@ -29,7 +29,7 @@ StackShape stack_shape(const Tensor& x, const std::vector<Tensor>& weights, cons
   for (int64_t l = 0; l < s.layers; ++l) {
     const int64_t k = weights[l].dim() == 3 ? weights[l].size(1) : 0;
     STD_TORCH_CHECK(k >= 1, "quasirnn: weight must have 3 dimensions, got ", shape_of(weights[l]));
-    check(weights[l], "weight", type, {kinds * s.H, k, width});
+    check(weights[l], "weight", weight_type, {kinds * s.H, k, width});
     if (!biases.empty()) check(biases[l], "bias", type, {kinds * s.H});
     s.k.push_back(k);
     s.inputs.push_back(width);
@@ -67,9 +67,10 @@ void write_context(const StackShape& s, int64_t k, const Input<S>& input, Comput
   }
 }
 
-template <class S>
-void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& weights, const std::vector<Tensor>& biases,
-               const Compute<S>* state_in, double zoneout, bool dense, Compute<S>* state, S* h_last, S* output, ScalarType type) {
+// `run(l, input, window, pass)` runs one layer.
+template <class S, class Run>
+void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& biases, const Compute<S>* state_in,
+               double zoneout, bool dense, Compute<S>* state, S* h_last, S* output, const Run& run) {
   using C = Compute<S>;
   const int64_t W = s.kinds * s.H, rows = s.T * s.B;
   // Dense layers read the input and all outputs so far side by side; they are written there in the first place.
@@ -81,7 +82,6 @@ void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& weigh
   if (side_by_side) {
     for (int64_t row = 0; row < rows; ++row) std::copy_n(x + row * s.D, s.D, beside.data() + row * wide);
   }
-  const Multiplier multiply(type);
   std::vector<C> bias(W, C(0));
   Input<S> input{side_by_side ? beside.data() : x, s.D, side_by_side ? wide : s.D, nullptr};
   for (int64_t l = 0; l < s.layers; ++l) {
@@ -105,7 +105,7 @@ void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& weigh
     const bool last = l + 1 == s.layers;
     S* h = last ? output : side_by_side ? beside.data() + input.D : l % 2 == 0 ? one.data() : other.data();
     const int64_t h_stride = !last && side_by_side ? wide : s.H;
-    const PoolForward<S> pass{.shape = {s.T, s.B, s.H, s.kinds, false, nullptr},
+    const PoolForward<S> pass{.shape = {s.T, s.B, s.H, s.kinds, false, nullptr, nullptr},
                               .zoneout = zoneout_of(zoneout, {}),
                               .bias = bias.data(),
                               .bias_stride = 0,
@@ -115,7 +115,7 @@ void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& weigh
                               .h_stride = h_stride,
                               .activated = nullptr,
                               .c = nullptr};
-    run_layer<S>(input, data<S>(weights[l]), Window{s.k[l], 0, false}, pass, multiply);
+    run(l, input, Window{s.k[l], 0, false}, pass);
     write_context<S>(s, s.k[l], input, cells + s.H);
     for (int64_t b = 0; b < s.B; ++b) {
       std::copy_n(h + ((s.T - 1) * s.B + b) * h_stride, s.H, h_last + (l * s.B + b) * s.H);
@@ -128,18 +128,43 @@ void run_stack(const StackShape& s, const S* x, const std::vector<Tensor>& weigh
 
 std::tuple<Tensor, Tensor, Tensor> stack(Tensor x, std::vector<Tensor> weights, std::vector<Tensor> biases, Maybe state,
                                          double zoneout, int64_t kinds, bool dense) {
-  const StackShape s = stack_shape(x, weights, biases, state, kinds, dense);
   const ScalarType type = x.scalar_type();
+  const StackShape s = stack_shape(x, weights, biases, state, kinds, dense, type, type);
   Tensor output = empty({s.T, s.B, s.H}, type);
   Tensor h_n = empty({s.layers, s.B, s.H}, type);
   Tensor c_n = empty({s.layers, s.B, s.state_width}, state_type(type));
   with_type(type, [&]<class S>() {
-    run_stack<S>(s, data<S>(x), weights, biases, data<Compute<S>>(state), zoneout, dense, mutable_data<Compute<S>>(c_n),
-                 mutable_data<S>(h_n), mutable_data<S>(output), type);
+    const Multiplier multiply(type);
+    run_stack<S>(s, data<S>(x), biases, data<Compute<S>>(state), zoneout, dense, mutable_data<Compute<S>>(c_n),
+                 mutable_data<S>(h_n), mutable_data<S>(output),
+                 [&](int64_t l, const Input<S>& input, const Window& window, const PoolForward<S>& pass) {
+                   run_layer<S>(input, data<S>(weights[l]), window, pass, multiply);
+                 });
   });
+  return {output, h_n, c_n};
+}
+
+std::tuple<Tensor, Tensor, Tensor> quantized_stack(Tensor x, std::vector<Tensor> weights, std::vector<Tensor> scales,
+                                                   std::vector<Tensor> biases, Maybe state, double zoneout, int64_t kinds,
+                                                   bool dense) {
+  const ScalarType type = ScalarType::Float;
+  const StackShape s = stack_shape(x, weights, biases, state, kinds, dense, type, ScalarType::Char);
+  STD_TORCH_CHECK(scales.size() == weights.size(), "quasirnn: there must be scales for every weight");
+  for (const Tensor& scale : scales) check(scale, "scale", type, {kinds * s.H});
+  Tensor output = empty({s.T, s.B, s.H}, type);
+  Tensor h_n = empty({s.layers, s.B, s.H}, type);
+  Tensor c_n = empty({s.layers, s.B, s.state_width}, type);
+  run_stack<float>(s, data<float>(x), biases, data<float>(state), zoneout, dense, mutable_data<float>(c_n),
+                   mutable_data<float>(h_n), mutable_data<float>(output),
+                   [&](int64_t l, const Input<float>& input, const Window& window, const PoolForward<float>& pass) {
+                     run_quantized_layer(input, data<int8_t>(weights[l]), data<float>(scales[l]), window, pass);
+                   });
   return {output, h_n, c_n};
 }
 
 }  // namespace quasirnn
 
-STABLE_TORCH_LIBRARY_IMPL(quasirnn, CPU, m) { m.impl("stack", TORCH_BOX(&quasirnn::stack)); }
+STABLE_TORCH_LIBRARY_IMPL(quasirnn, CPU, m) {
+  m.impl("stack", TORCH_BOX(&quasirnn::stack));
+  m.impl("quantized_stack", TORCH_BOX(&quasirnn::quantized_stack));
+}

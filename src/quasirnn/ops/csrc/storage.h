@@ -44,6 +44,26 @@ void narrow(const Compute<S>* in, S* out, int64_t n) {
   }
 }
 
+// to += from, rounded once.
+template <class S>
+void add_row(const S* from, S* to, int64_t n) {
+  if constexpr (std::is_same_v<S, BFloat16>) {
+    add_bfloat16(reinterpret_cast<const uint16_t*>(from), reinterpret_cast<uint16_t*>(to), n);
+  } else {
+    for (int64_t j = 0; j < n; ++j) to[j] = static_cast<S>(static_cast<Compute<S>>(to[j]) + static_cast<Compute<S>>(from[j]));
+  }
+}
+
+// sum += from, in the compute type.
+template <class S>
+void accumulate_row(const S* from, Compute<S>* sum, int64_t n) {
+  if constexpr (std::is_same_v<S, BFloat16>) {
+    accumulate_bfloat16(reinterpret_cast<const uint16_t*>(from), sum, n);
+  } else {
+    for (int64_t j = 0; j < n; ++j) sum[j] += static_cast<Compute<S>>(from[j]);
+  }
+}
+
 // Rows of a tensor as the leaves want them: the tensor's own memory, or copies in the compute type held here.
 //
 // `in` returns a row to read, `out` a row to write; `flush` carries what was written into the copies to the tensor. One

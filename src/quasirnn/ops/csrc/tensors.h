@@ -101,6 +101,11 @@ inline const int64_t* lengths_of(const Maybe& lengths, int64_t T, int64_t B) {
   return values;
 }
 
+inline const bool* starts_of(const Maybe& starts, int64_t T, int64_t B) {
+  check(starts, "starts", ScalarType::Bool, {T, B});
+  return data<bool>(starts);
+}
+
 inline double check_zoneout(double probability) {
   STD_TORCH_CHECK(probability >= 0 && probability <= 1, "quasirnn: zoneout must lie in [0, 1], got ", probability);
   return probability;

@@ -25,8 +25,8 @@ struct Input {
   const S* context;  // (B, k - 1, D) or null: zeros
 };
 
-// The windows of the steps [begin, end), one row of k * D for each (t, b). What lies outside a row's own length is zero
-// and never read.
+// The windows of the steps [begin, end), one row of k * D for each (t, b). What lies outside a row's own length
+// or in another of its sequences is zero and never read.
 template <class S>
 void copy_windows(const PoolShape& shape, const Window& window, const Input<S>& input, int64_t begin, int64_t end,
                   S* windows) {
@@ -38,9 +38,11 @@ void copy_windows(const PoolShape& shape, const Window& window, const Input<S>& 
     for (int64_t row = first; row < last; ++row) {
       for (int64_t j = 0; j < k; ++j, to += D) {
         const int64_t from = t + window.shift(j);
-        if (from >= 0 && from < shape.length(b)) {
+        if (from >= shape.length(b) || !shape.together(from, t, b)) {
+          std::fill_n(to, D, S(0));
+        } else if (from >= 0) {
           std::memcpy(to, input.x + (from * B + b) * input.stride, D * sizeof(S));
-        } else if (from < 0 && input.context != nullptr) {
+        } else if (input.context != nullptr) {
           std::memcpy(to, input.context + (b * (k - 1) + (k - 1 + from)) * D, D * sizeof(S));
         } else {
           std::fill_n(to, D, S(0));
@@ -58,11 +60,6 @@ struct InputGradient {
   int64_t D;
   S* context;  // (B, k - 1, D) or null
 };
-
-template <class S>
-void add_row(const S* from, S* to, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) to[j] = static_cast<S>(static_cast<Compute<S>>(to[j]) + static_cast<Compute<S>>(from[j]));
-}
 
 // Adds the windows of the steps [begin, end) to what is there. Every target row is visited by one thread, its windows in
 // the order of their columns, so that sums do not depend on the number of threads.
@@ -82,7 +79,7 @@ void add_windows(const PoolShape& shape, const Window& window, const S* windows,
       if (to < 0 && gradient.context != nullptr) target = gradient.context + (b * (k - 1) + (k - 1 + to)) * D;
       for (int64_t j = 0; target != nullptr && j < k; ++j) {
         const int64_t t = to - window.shift(j);
-        if (t >= begin && t < end) add_row(windows + (((t - begin) * B + b) * k + j) * D, target, D);
+        if (t >= begin && t < end && shape.together(to, t, b)) add_row(windows + (((t - begin) * B + b) * k + j) * D, target, D);
       }
     }
   });

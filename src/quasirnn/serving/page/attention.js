@@ -24,9 +24,13 @@ export class AttentionMap {
     canvas.addEventListener("keydown", (event) => this.step(event));
   }
 
-  /** @param weights a row for each character of the target, a column for each of the source; a row sums to 1 */
-  show(source, target, weights) {
+  /**
+   * @param read the answer: the characters of the source, and those of them that the model does not know
+   * @param weights a row for each character of the target, a column for each of the source; a row sums to 1
+   */
+  show({ source, unknown }, target, weights) {
     [this.source, this.target, this.weights] = [source, target, weights];
+    this.unknown = new Set(unknown);
     this.most = Math.max(...weights.map((row) => Math.max(...row))) || 1;
     this.at = null;
     this.readout.textContent = "";
@@ -77,12 +81,14 @@ export class AttentionMap {
     context.font = `${Math.round(cell * 0.72)}px ${getComputedStyle(this.canvas).fontFamily}`;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    const write = (character, x, y, chosen) => {
+    const write = (character, x, y, chosen, wrong = false) => {
       const mark = character === " " || character === "";
-      context.fillStyle = this.ink(chosen ? "--accent" : mark ? "--faint" : "--ink");
+      context.fillStyle = this.ink(chosen ? "--accent" : mark ? "--faint" : wrong ? "--wrong" : "--ink");
       context.fillText(character === " " ? "␣" : character === "" ? END : character, x, y);
     };
-    this.source.forEach((each, s) => write(each, margin + (s + 0.5) * cell, margin * 0.45, this.at?.s === s));
+    this.source.forEach((each, s) =>
+      write(each, margin + (s + 0.5) * cell, margin * 0.45, this.at?.s === s, this.unknown.has(each)),
+    );
     this.target.forEach((each, t) => write(each, margin * 0.45, margin + (t + 0.5) * cell, this.at?.t === t));
   }
 

@@ -3,7 +3,8 @@
 import { Entry } from "./entry.js";
 import { Messages } from "./messages.js";
 import { NoAnswer, stream } from "./server.js";
-import { numberIn } from "./translation.js";
+import { showUnknown } from "./unknown.js";
+import { numberIn, requiredIn } from "./translation.js";
 
 export class Generation {
   task = "language-model";
@@ -16,6 +17,7 @@ export class Generation {
     [this.act, this.stop] = [panel.querySelector(".act"), panel.querySelector(".stop")];
     [this.output, this.given, this.written] = ["#text", "#given", "#written"].map((id) => panel.querySelector(id));
     this.speed = panel.querySelector("#speed");
+    this.unknown = panel.querySelector(".unknown");
     // By name: `elements.length` would be how many there are.
     const names = ["temperature", "length", "top_k", "seed"];
     this.fields = Object.fromEntries(names.map((name) => [name, this.form.elements.namedItem(name)]));
@@ -62,8 +64,8 @@ export class Generation {
         {
           model: this.model.name,
           prompt: this.entry.text,
-          length: numberIn(length),
-          temperature: numberIn(temperature),
+          length: requiredIn(length),
+          temperature: requiredIn(temperature),
           top_k: numberIn(top_k),
           top_p: null,
           seed: numberIn(seed),
@@ -86,6 +88,7 @@ export class Generation {
     this.given.textContent = this.entry.text;
     this.written.textContent = "";
     this.speed.textContent = "";
+    showUnknown(this.unknown, []);
     this.stop.hidden = false;
     if (document.activeElement === this.act) this.stop.focus();
     this.act.hidden = true;
@@ -98,6 +101,7 @@ export class Generation {
       this.pieces += 1;
     }
     if (name === "end") {
+      showUnknown(this.unknown, data.unknown);
       const rate = data.seconds > 0 ? `, ${Math.round(data.tokens / data.seconds).toLocaleString("en")} a second` : "";
       this.speed.textContent = `${this.counted(data.tokens)} in ${data.seconds.toFixed(2)} s${rate}.`;
     }

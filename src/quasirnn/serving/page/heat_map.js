@@ -1,4 +1,4 @@
-// What one layer holds while it reads: a column for each word, a row for each channel, like beside like.
+// What one layer holds while it reads: a column for each word, a row for each channel, similar ones adjacent.
 
 import { channelOrder } from "./channel_order.js";
 import { colours } from "./palette.js";

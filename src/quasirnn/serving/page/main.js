@@ -1,5 +1,6 @@
 // The page as a whole: which models there are, which panel is open, and whether the server is there.
 
+import { Card } from "./card.js";
 import { Generation } from "./generation.js";
 import { Sentiment } from "./sentiment.js";
 import { connection, load, NoAnswer } from "./server.js";
@@ -16,6 +17,7 @@ const panels = new Map();
 for (const [id, Kind] of Object.entries(kinds)) {
   panels.set(id, { id, content: new Kind(element(id)), models: [], chosen: null, used: null });
 }
+const card = new Card(element("card"), element("card-dialog"));
 let limits = {};
 let open = null;
 
@@ -58,6 +60,9 @@ function showModel() {
   element("facts").textContent =
     `${CELLS[chosen.cell] ?? chosen.cell}, ${layers}, ` +
     `${chosen.parameters.toLocaleString("en")} parameters. Trained on ${chosen.trained_on}`;
+  element("toy").hidden = !chosen.toy;
+  element("toy").textContent = chosen.toy ? `${chosen.toy[0].toUpperCase()}${chosen.toy.slice(1)}.` : "";
+  card.use(chosen);
   if (open.used !== JSON.stringify(chosen)) {
     open.used = JSON.stringify(chosen);
     content.use(chosen, limits);
@@ -84,8 +89,8 @@ function notice(...parts) {
 }
 
 function choose(id) {
+  if (id !== open?.id) history.pushState(null, "", `#${Object.keys(ADDRESSES).find((at) => ADDRESSES[at] === id)}`);
   show(id);
-  history.replaceState(null, "", `#${Object.keys(ADDRESSES).find((address) => ADDRESSES[address] === id)}`);
 }
 
 for (const [at, tab] of tabs.entries()) {
@@ -105,7 +110,8 @@ element("choice").addEventListener("change", (event) => {
   showModel();
 });
 
-window.addEventListener("hashchange", () => addressed() && show(addressed()));
+// Back and forward, and an address that is typed. What stands in the panels stays.
+window.addEventListener("popstate", () => open && show(firstPanel()));
 
 connection.addEventListener("lost", () => {
   const command = document.createElement("code");

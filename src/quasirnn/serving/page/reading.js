@@ -20,6 +20,7 @@ export class Reading {
     this.place = place;
     this.tell = tell;
     this.words = [];
+    this.unknown = [];
     this.series = [];
     this.baseline = 0.5;
     this.map = null;
@@ -40,14 +41,15 @@ export class Reading {
    * Show a text. What it has in common with the one before stays, the rest appears word by word.
    *
    * @param words strings
+   * @param unknown of each, whether the model does not know it
    * @param series the probability after each word
    * @param baseline where its steps begin: 0.5 between two classes, else 0
    */
-  show(words, series, baseline) {
+  show(words, unknown, series, baseline) {
     let same = 0;
     while (same < Math.min(this.words.length, words.length) && this.words[same] === words[same]) same++;
     const goesOn = same > 0 && same === this.words.length;
-    [this.words, this.series, this.baseline] = [words, series, baseline];
+    [this.words, this.unknown, this.series, this.baseline] = [words, unknown, series, baseline];
     this.visible = Math.min(this.visible, same);
     if (this.at?.at >= same) this.choose(null);
     this.layOut();
@@ -84,11 +86,12 @@ export class Reading {
     this.words.forEach((word, at) => {
       const width = Math.min(WIDEST, Math.max(NARROWEST, Math.ceil(this.ruler.measureText(word).width) + PADDING));
       if (!line || line.width + width > this.width) {
-        line = { start: at, end: at, width: 0, lefts: [], words: [] };
+        line = { start: at, end: at, width: 0, lefts: [], words: [], unknown: [] };
         broken.push(line);
       }
       line.lefts.push(line.width);
       line.words.push(word);
+      line.unknown.push(Boolean(this.unknown[at]));
       line.width += width;
       line.end = at + 1;
     });
@@ -112,6 +115,7 @@ export class Reading {
     line.words.forEach((word, at) => {
       const span = document.createElement("span");
       span.textContent = word;
+      if (line.unknown[at]) [span.title, span.dataset.unknown] = ["not in the vocabulary", ""];
       span.style.width = `${(line.lefts[at + 1] ?? line.width) - line.lefts[at]}px`;
       words.append(span);
     });
@@ -211,5 +215,5 @@ export class Reading {
 
 function alike(a, b) {
   const sizes = a.start === b.start && a.end === b.end && a.width === b.width;
-  return sizes && a.words.every((word, at) => word === b.words[at]);
+  return sizes && a.words.every((word, at) => word === b.words[at] && a.unknown[at] === b.unknown[at]);
 }

@@ -7,7 +7,8 @@ import { Messages } from "./messages.js";
 import { newest } from "./newest.js";
 import { onSchemeChange } from "./palette.js";
 import { Reading } from "./reading.js";
-import { NoAnswer, post, Refused } from "./server.js";
+import { ApiError, NoAnswer, post } from "./server.js";
+import { showUnknown } from "./unknown.js";
 
 const PAUSE = 60; // milliseconds without a key before an unfinished word is read
 const NAMES = {
@@ -29,6 +30,7 @@ export class Sentiment {
     [this.layer, this.what] = [panel.querySelector("#layer"), panel.querySelector("#what")];
     this.caption = panel.querySelector("#bars-caption");
     this.cut = panel.querySelector("#cut");
+    this.unknown = panel.querySelector(".unknown");
     this.readout = panel.querySelector("#readout");
     this.panel = panel;
     this.read = [];
@@ -55,10 +57,16 @@ export class Sentiment {
     const layers = Array.from({ length: model.layers }, (_, at) => String(at + 1));
     fill(this.layer, layers.map((layer) => [layer, layer]), layers.at(-1));
     fill(this.what, (model.gates ?? []).map((gate) => [gate, NAMES[gate] ?? gate]), "c");
-    this.panel.querySelector("#map-controls").hidden = !model.gates;
-    this.panel.querySelector("#no-states").hidden = Boolean(model.gates);
+    const states = model.by_word && model.gates;
+    this.panel.querySelector("#map-controls").hidden = !states;
+    const without = this.panel.querySelector("#no-states");
+    without.hidden = Boolean(states);
+    without.textContent = model.by_word
+      ? "Only a QRNN's states can be shown: this model is an LSTM."
+      : "This model reads whole texts only: there is nothing to show word by word.";
+    this.reading.place.hidden = this.caption.hidden = !model.by_word;
     const [low, high] = model.classes;
-    const two = `above the line ${high}, below it ${low}`;
+    const two = `above the line ${isolated(high)}, below it ${isolated(low)}`;
     this.caption.textContent = model.classes.length === 2 ? two : "the probability of the label, from 0 to 1";
     this.map = null;
     this.reading.showMap(null, model.gates ? Infinity : 0);
@@ -83,14 +91,24 @@ export class Sentiment {
   async readNow(text) {
     const { reader, model } = this;
     try {
-      const read = await this.withFreshState(reader, () => reader.read(text));
+      const read = model.by_word
+        ? await this.withFreshState(reader, () => reader.read(text))
+        : await this.readWhole(text);
       if (model !== this.model) return;
       this.messages.clear();
       this.show(read);
-      if (model.gates && read.length) this.fetchStates(text);
+      if (model.by_word && model.gates && read.length) this.fetchStates(text);
     } catch (error) {
       this.messages.show(error);
     }
+  }
+
+  /** A model that cannot read word by word gives one answer for all of them. */
+  async readWhole(text) {
+    if (!text.trim()) return [];
+    const asked = { model: this.model.name, texts: [text] };
+    const { results } = await post("/classify", asked, { busy: this.messages.busy });
+    return results;
   }
 
   /** A state of a model that has since been replaced under the same name is refused; then the text is read anew. */
@@ -98,7 +116,7 @@ export class Sentiment {
     try {
       return await read();
     } catch (error) {
-      if (!(error instanceof Refused) || error.field !== "state") throw error;
+      if (!(error instanceof ApiError) || error.field !== "state") throw error;
       reader.startOver();
       return read();
     }
@@ -111,12 +129,19 @@ export class Sentiment {
     const followed = classes.length === 2 ? classes[1] : last?.label;
     this.label.textContent = last?.label ?? "";
     this.probability.textContent = last ? last.probability.toFixed(3) : "";
+    const unknown = this.model.by_word
+      ? read.filter((each) => each.unknown).map(({ word }) => word)
+      : read.flatMap((each) => each.unknown);
+    showUnknown(this.unknown, unknown);
+    this.shorten();
+    if (!this.model.by_word) return;
     this.reading.show(
       read.map(({ word }) => word),
-      read.map(({ probabilities }) => probabilities[followed]),
+      read.map((each) => each.unknown),
+      // Of a model with very many classes only the likeliest are told.
+      read.map(({ probabilities }) => probabilities[followed] ?? 0),
       classes.length === 2 ? 0.5 : 0,
     );
-    this.shorten();
   }
 
   async fetchStatesNow(text) {
@@ -153,8 +178,9 @@ export class Sentiment {
 
   point(at) {
     if (!at) return void (this.readout.textContent = "");
-    const { word, label, probability } = this.read[at.at];
-    const parts = [`“${word}”`, `${label} ${probability.toFixed(3)}`];
+    const { word, label, probability, unknown } = this.read[at.at];
+    const parts = [isolated(`“${word}”`), isolated(`${label} ${probability.toFixed(3)}`)];
+    if (unknown) parts.push("not in the vocabulary");
     if (this.map && at.at < this.map.covers(this.reading.words)) {
       parts.push(`mean f ${this.map.forget[at.at].toFixed(2)}`);
       if (at.channel !== null) {
@@ -163,6 +189,11 @@ export class Sentiment {
     }
     this.readout.textContent = parts.join("   ");
   }
+}
+
+/** A word or a label may turn the direction of writing; what stands around it must not turn with it. */
+function isolated(text) {
+  return `\u2068${text}\u2069`;
 }
 
 function fill(select, pairs, chosen) {

@@ -4,7 +4,7 @@ const POLL = 1000;
 const MOST_RETRIES = 10;
 
 /** The server answered, and refused. `message` is its own sentence. */
-export class Refused extends Error {
+export class ApiError extends Error {
   constructor(status, sentence, field) {
     super(sentence);
     this.status = status;
@@ -19,8 +19,9 @@ export class NoAnswer extends Error {}
 export const connection = new EventTarget();
 let lost = false;
 
-export function load(path) {
-  return request(path, {}).then((response) => response.json());
+/** Get JSON, or with `as` "text" a text. */
+export function load(path, as = "json") {
+  return request(path, {}).then((response) => whole(response[as]()));
 }
 
 /** Post JSON and get JSON. `busy(seconds)` is told before each new attempt at a server that is full. */
@@ -43,7 +44,7 @@ export async function stream(path, body, each, { signal, busy } = {}) {
     text = events.pop();
     for (const event of events) {
       const { name, data } = parseEvent(event);
-      if (name === "error") throw new Refused(data.status, data.error);
+      if (name === "error") throw new ApiError(data.status, data.error);
       if (data !== null) each(name, data);
       ended ||= name === "end";
     }
@@ -71,7 +72,7 @@ async function postRaw(path, body, { signal, busy = () => {} }) {
         signal,
       });
     } catch (error) {
-      if (!(error instanceof Refused) || !error.retryAfter || attempt === MOST_RETRIES) throw error;
+      if (!(error instanceof ApiError) || !error.retryAfter || attempt === MOST_RETRIES) throw error;
       busy(error.retryAfter);
       await pause(error.retryAfter * 1000, signal);
     }
@@ -83,7 +84,7 @@ async function request(path, options) {
   if (response.ok) return response;
   const answer = await response.json().catch(() => ({}));
   const sentence = answer.error ?? `The server answered with ${response.status}.`;
-  const refused = new Refused(response.status, sentence, answer.field);
+  const refused = new ApiError(response.status, sentence, answer.field);
   if (response.status === 503) refused.retryAfter = Number(response.headers.get("Retry-After")) || 1;
   throw refused;
 }

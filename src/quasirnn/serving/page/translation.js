@@ -3,7 +3,8 @@
 import { AttentionMap } from "./attention.js";
 import { Entry } from "./entry.js";
 import { Messages } from "./messages.js";
-import { post } from "./server.js";
+import { ApiError, post } from "./server.js";
+import { showUnknown } from "./unknown.js";
 
 export class Translation {
   task = "translation";
@@ -17,6 +18,7 @@ export class Translation {
     this.list = panel.querySelector("#hypotheses");
     this.figure = panel.querySelector("#attention");
     this.cut = panel.querySelector("#too-long");
+    this.unknown = panel.querySelector(".unknown");
     this.map = new AttentionMap(panel.querySelector("#attention-map"), panel.querySelector("#attention-readout"));
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -55,10 +57,10 @@ export class Translation {
         {
           model: this.model.name,
           text,
-          beam: numberIn(beam),
-          n_best: numberIn(n_best),
-          alpha: numberIn(alpha),
-          attention: text.length <= this.limits.attention_characters,
+          beam: requiredIn(beam),
+          n_best: requiredIn(n_best),
+          alpha: requiredIn(alpha),
+          attention: text.length <= this.limits.attention_characters && n_best.value <= this.limits.attention_n_best,
         },
         { signal, busy: this.messages.busy },
       );
@@ -69,12 +71,20 @@ export class Translation {
       if (signal.aborted) return;
       this.messages.clear();
       this.messages.show(error);
+      if (error instanceof ApiError) this.show(null);
     }
     this.form.removeAttribute("aria-busy");
   }
 
+  /** The translations of an answer; without one, those of another text must not stay. */
   show(answer) {
     this.answer = answer;
+    showUnknown(this.unknown, answer?.unknown ?? []);
+    if (!answer) {
+      this.best.textContent = "";
+      this.list.hidden = this.figure.hidden = this.cut.hidden = true;
+      return;
+    }
     const rows = answer.translations.map((hypothesis, at) => {
       const row = document.createElement("label");
       const radio = document.createElement("input");
@@ -99,12 +109,19 @@ export class Translation {
     this.best.lang = this.model.target ?? "";
     this.figure.hidden = !attention?.length;
     this.cut.hidden = attention !== null;
-    this.cut.textContent = `Attention is drawn for texts of up to ${this.limits.attention_characters} characters.`;
-    if (attention?.length) this.map.show(this.answer.source, characters, attention);
+    const { attention_characters: longest, attention_n_best: most } = this.limits;
+    this.cut.textContent = `Attention is drawn for texts of up to ${longest} characters and ${most} translations.`;
+    if (attention?.length) this.map.show(this.answer, characters, attention);
   }
 }
 
-/** What a field of numbers holds; null where it is empty, and the server says what it thinks of that. */
+/** What a field of numbers holds that must not be empty. */
+export function requiredIn(field) {
+  if (field.value === "") throw new ApiError(422, `${field.name}: enter a number.`, field.name);
+  return Number(field.value);
+}
+
+/** What a field of numbers holds; null where it is empty. */
 export function numberIn(field) {
   return field.value === "" ? null : Number(field.value);
 }

@@ -1,0 +1,1 @@
+"""Trained models for quasirnn, a run folder each; `quasirnn models` lists them, `quasirnn.load(NAME)` loads one."""

@@ -1,0 +1,225 @@
+"""The layer in float32, bfloat16 and int8 against LSTMs of the same types, in inference; and its single steps.
+
+The LSTMs are torch's own: `nn.LSTM`, `nn.LSTM().bfloat16()`, and `quantize_dynamic`, which must find the `nn.LSTM`
+inside of another module or it quantises nothing. A step is one token at batch 1 with the state passed back.
+"""
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from quasirnn import QRNN, quantize
+from quasirnn.benchmarks.correctness import Check, require, require_correct
+from quasirnn.benchmarks.passes import layer_pass, time_passes
+from quasirnn.benchmarks.result import (
+    Cell,
+    Figure,
+    Progress,
+    Result,
+    Setting,
+    geometric_mean,
+    measure_each,
+    run_benchmark,
+    silent,
+)
+from quasirnn.benchmarks.tables import Table, grid_table, pivot
+from quasirnn.benchmarks.timing import Budget, Pass
+from quasirnn.errors import Failure
+from quasirnn.plots.heatmap import Grid, ratio_grids
+
+# (slower, faster): what is shown as a table and a figure.
+RATIOS = (
+    ("QRNN float32", "QRNN bfloat16"),
+    ("QRNN float32", "QRNN int8"),
+    ("nn.LSTM bfloat16", "QRNN bfloat16"),
+    ("nn.LSTM int8", "QRNN int8"),
+    ("nn.LSTM float32", "QRNN int8"),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    sizes: tuple[int, ...]
+    batches: tuple[int, ...]
+    lengths: tuple[int, ...]
+    budget: Budget  # for each cell
+    step_budget: Budget  # for the single steps of each size
+
+
+STEPS = Budget(seconds=6.0, turn_seconds=0.1, max_rounds=100)
+FULL = Plan((320, 640), (1, 8, 32, 128), (64, 128, 256, 512), Budget(seconds=3.0, min_rounds=3), STEPS)
+QUICK = Plan((320,), (1, 8, 64), (64, 256), Budget(seconds=1.0, most_seconds=4.0, min_rounds=2), STEPS)
+
+
+@dataclass(frozen=True)
+class Case:
+    H: int
+    B: int
+    T: int
+
+    def __str__(self) -> str:
+        return f"{self.H} units, batch {self.B}, length {self.T}"
+
+    @property
+    def is_step(self) -> bool:
+        return self.B * self.T == 1
+
+
+class Holder(nn.Module):
+    """A model with one layer in it."""
+
+    def __init__(self, rnn: nn.Module) -> None:
+        super().__init__()
+        self.rnn = rnn
+
+    def forward(self, x: Tensor, state: Any = None) -> Any:
+        return self.rnn(x, state)
+
+
+def int8_lstm(lstm: nn.Module) -> nn.Module:
+    """torch's own int8 LSTM."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        small: nn.Module = torch.ao.quantization.quantize_dynamic(Holder(lstm), {nn.LSTM}, dtype=torch.qint8)
+    return small
+
+
+def contestants(H: int) -> dict[str, nn.Module]:
+    """Networks of one layer in eval mode by "name type"."""
+    qrnn, lstm = QRNN(H, H).eval(), nn.LSTM(H, H).eval()
+    return {
+        "QRNN float32": qrnn,
+        "QRNN bfloat16": copy.deepcopy(qrnn).bfloat16(),
+        "QRNN int8": quantize(qrnn),
+        "nn.LSTM float32": lstm,
+        "nn.LSTM bfloat16": copy.deepcopy(lstm).bfloat16(),
+        "nn.LSTM int8": int8_lstm(lstm),
+    }
+
+
+def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
+    if setting.device != "cpu":
+        raise Failure("int8 models are for a CPU; there is nothing to time on a GPU.")
+    grid = [Case(H, B, T) for H in plan.sizes for B in plan.batches for T in plan.lengths]
+    cases = [Case(H, 1, 1) for H in plan.sizes] + grid
+
+    def measure() -> list[Cell]:
+        return measure_each(cases, lambda case: time_case(case, plan, setting), progress)
+
+    return run_benchmark("int8", asdict(plan), setting, measure, summarise, check)
+
+
+def check(device: str) -> dict[str, Any]:
+    """As of all benchmarks; and that the lower types are near to float32, as far as their rounding allows."""
+    require_correct(device)
+    torch.manual_seed(1)
+    networks, x = contestants(320), torch.randn(40, 9, 320)
+    with torch.no_grad():
+        exact, _ = networks["QRNN float32"](x)
+        rough = {
+            "h in bfloat16": networks["QRNN bfloat16"](x.bfloat16())[0].float(),
+            "h in int8": networks["QRNN int8"](x)[0],
+        }
+    most = exact.abs().max().item()
+    return require([Check(name, (h - exact).abs().max().item(), 0.03 * most) for name, h in rough.items()])
+
+
+def time_case(case: Case, plan: Plan, setting: Setting) -> Cell:
+    torch.manual_seed(setting.seed)
+    x = torch.randn(case.T, case.B, case.H)
+    make = step_pass if case.is_step else layer_pass
+    passes: dict[str, Pass] = {
+        name: make(network, x.bfloat16() if "bfloat16" in name else x, "inference")
+        for name, network in contestants(case.H).items()
+    }
+    samples = time_passes(passes, plan.step_budget if case.is_step else plan.budget, setting)
+    times = {name: each.median if case.is_step else each.best for name, each in samples.items()}
+    return {
+        **asdict(case),
+        "seconds": {name: each.summary() for name, each in samples.items()},
+        "ratios": {key(slow, fast): times[slow] / times[fast] for slow, fast in RATIOS},
+    }
+
+
+def step_pass(network: nn.Module, x: Tensor, mode: str) -> Pass:
+    state = None
+
+    def step() -> None:
+        nonlocal state
+        with torch.no_grad():
+            _, state = network(x, state)
+
+    return step
+
+
+def key(slow: str, fast: str) -> str:
+    return f"{slow} / {fast}"
+
+
+def of(cells: list[Cell], *, steps: bool) -> list[Cell]:
+    return [cell for cell in cells if (cell["B"] * cell["T"] == 1) == steps]
+
+
+def summarise(cells: list[Cell]) -> list[Figure]:
+    figures = []
+    for slow, fast in RATIOS:
+        name = key(slow, fast)
+        # What a lower type gains is a question of batches: at batch 1 another type is another loop.
+        own = slow.split()[0] == fast.split()[0]
+        chosen = [cell for cell in of(cells, steps=False) if cell["B"] >= 8 or not own] or of(cells, steps=False)
+        where = " (batch 8 and more)" if own else ""
+        worst = min(chosen, key=lambda cell: cell["ratios"][name])
+        figures.append(Figure(f"{name}{where}: geometric mean", geometric_mean(c["ratios"][name] for c in chosen)))
+        figures.append(Figure(f"{name}{where}: least ({Case(*sizes(worst))})", worst["ratios"][name]))
+    for cell in of(cells, steps=True):
+        for name, ratio in cell["ratios"].items():
+            figures.append(Figure(f"single step, {cell['H']} units: {name}", ratio))
+    return figures
+
+
+def sizes(cell: Cell) -> tuple[int, int, int]:
+    return cell["H"], cell["B"], cell["T"]
+
+
+def ratio_of(name: str) -> Callable[[Cell], float]:
+    return lambda cell: cell["ratios"][name]
+
+
+def grids(result: Result) -> list[tuple[str, str, list[Cell]]]:
+    """(title, ratio, cells) of every table."""
+    made = []
+    for H in result.settings["sizes"]:
+        cells = [cell for cell in of(result.cells, steps=False) if cell["H"] == H]
+        made += [(f"{key(*pair)}, {H} units", key(*pair), cells) for pair in RATIOS]
+    return made
+
+
+def tables(result: Result) -> list[Table]:
+    steps = of(result.cells, steps=True)
+    header = ["median us of a single step", *(f"{cell['H']} units" for cell in steps)]
+    rows = [[name, *(f"{cell['seconds'][name]['median'] * 1e6:.1f}" for cell in steps)] for name in steps[0]["seconds"]]
+    made = [grid_table(title, "batch \\ length", cells, "B", "T", ratio_of(n)) for title, n, cells in grids(result)]
+    return [*made, Table("One step at batch 1, state passed back", header, rows)]
+
+
+def draw(result: Result, path: Path) -> None:
+    def as_grid(title: str, name: str, cells: list[Cell]) -> Grid:
+        B, T, ratios = pivot(cells, "B", "T", ratio_of(name))
+        return Grid(title.replace(" / ", " /\n"), np.array(ratios), [*map(str, B)], [*map(str, T)], "batch", "length")
+
+    made = [as_grid(*each) for each in grids(result)]
+    ratio_grids(
+        path,
+        [made[n : n + len(RATIOS)] for n in range(0, len(made), len(RATIOS))],
+        title="Time ratio of one layer in inference; above 1 the second is faster",
+        footnote=result.footnote,
+        high_is_good=True,
+        limits=(1.0, 8.0),
+    )

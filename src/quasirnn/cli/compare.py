@@ -1,0 +1,62 @@
+"""`quasirnn compare`: runs side by side, as a table and a picture."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from quasirnn.cli.errors import UsageError, user_errors
+
+
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Folders of runs of one task, or of their records.")
+    ],
+    markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the learning curves as well, into a .png or .svg file.")
+    ] = None,
+) -> None:
+    """Compare runs of one task: parameters, epochs, time, validation, and test where it was recorded.
+
+    Runs with equal settings but for their seed are one row, with the mean and the deviation over the seeds (that of a
+    sample, n - 1). Test figures are those that **quasirnn evaluate RUN --save** recorded. Only records are read, not
+    weights. The minutes are those of training and validation; they depend on what else the machine did.
+
+    Examples:
+
+    quasirnn compare runs/qrnn-1 runs/qrnn-2 runs/lstm-1 runs/lstm-2 --plot curves.png
+
+    quasirnn compare docs/results/lm-*/ --markdown
+    """
+    if markdown and as_json:
+        raise UsageError("--markdown and --json: give one of them.")
+    with user_errors():
+        print_comparison(runs, plot, markdown, as_json)
+
+
+def print_comparison(
+    runs: Sequence[Path], plot: Path | None = None, markdown: bool = False, as_json: bool = False
+) -> None:
+    from quasirnn.tasks import comparison
+    from quasirnn.tasks.console import closing_pipe, picture
+    from quasirnn.tasks.curves import draw_curves
+    from quasirnn.tasks.run_folder import open_run
+
+    opened = [open_run(run) for run in dict.fromkeys(runs)]
+    rows = comparison.compare([comparison.read_entry(run) for run in opened])
+    if plot is not None:
+        with picture(plot, plot) as path:
+            draw_curves([each.run for row in rows for each in row.entries], path)
+    with closing_pipe():
+        if as_json:
+            print(json.dumps({"task": rows[0].entries[0].task.name, "rows": [row.to_json() for row in rows]}))
+            return
+        lines = comparison.table(rows)
+        print("\n".join(comparison.as_markdown(lines) if markdown else comparison.as_columns(lines)))
+        for note in comparison.notes(rows):
+            print(f"Note: {note}", file=sys.stderr)

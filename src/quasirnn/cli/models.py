@@ -1,0 +1,40 @@
+"""`quasirnn models`: the trained models that are installed."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from quasirnn.cli.errors import user_errors
+
+
+def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False) -> None:
+    """List the trained models that are installed, with their sizes and their figures on test.
+
+    A name of this list stands for a run wherever a command takes one: quasirnn classify reviews-en "...".
+    """
+    with user_errors():
+        from quasirnn.tasks import shipped
+
+        installed = [shipped.facts(folder) for folder in shipped.models().values()]
+        if as_json:
+            print(json.dumps({"models": installed}))
+        elif not installed:
+            print(f"None is installed: {shipped.INSTALL}")
+        for each in [] if as_json else installed:
+            print(f"{each['name']:<15} {each['task']:<15} {each['bytes'] / 1e6:>4.1f} MB   {figure(each['test'])}")
+            print(f"{'':<15} {each['card']}")
+
+
+def figure(test: dict[str, object]) -> str:
+    """The first of the figures that a task is known by, in its unit."""
+    units = {
+        "accuracy": "accuracy {:.2f} %",
+        "bleu": "BLEU {:.2f}",
+        "bits_per_character": "{:.3f} bits per character",
+        "perplexity": "perplexity {:.2f}",
+    }
+    for name, form in units.items():
+        if isinstance(value := test.get(name), int | float):
+            return f"{form.format(value)} on {test.get('corpus')}, {test.get('split')}"
+    return "not evaluated"

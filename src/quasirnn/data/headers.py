@@ -1,0 +1,177 @@
+"""Which column of a table is which: by a header row of common names, by names that the user gives, or by their order.
+
+A first row that names all columns of a task is a header, in any order; the case of letters and the marks between words
+do not count, and further columns are ignored with a note. A user may name a column (`label=stars`), or say with numbers
+for all of them (`label=1 text=6`) that no row is a header. Whatever is unclear is asked about and not guessed.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from quasirnn.data.columns import Columns
+from quasirnn.errors import TextError, did_you_mean, shown, some
+
+# Codes of languages and their English names, as headers have them.
+LANGUAGES = {
+    "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English", "es": "Spanish",
+    "fi": "Finnish", "fr": "French", "he": "Hebrew", "hi": "Hindi", "hu": "Hungarian", "it": "Italian",
+    "ja": "Japanese", "ko": "Korean", "nl": "Dutch", "no": "Norwegian", "pl": "Polish", "pt": "Portuguese",
+    "ro": "Romanian", "ru": "Russian", "sv": "Swedish", "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese",
+    "zh": "Chinese",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of a table are to be read."""
+
+    places: tuple[int, ...]  # of each column of the task
+    width: int  # cells of every row
+    header: bool  # the first row is one
+    numbered: bool = False  # the user has given the places
+    note: str = ""  # for the user
+
+
+def plain(name: str) -> str:
+    """A name without regard to case and to the marks between words: "Review Text" and "review_text" are one."""
+    return re.sub(r"[\W_]+", "", name.casefold())
+
+
+def language_names(code: str) -> tuple[str, ...]:
+    """What a column of a language may be called: de, de_DE, German."""
+    english = LANGUAGES.get(re.split("[-_]", code.lower())[0])
+    return (code, *([english] if english else []))
+
+
+def find_layout(cells: Sequence[str], columns: Columns, place: str) -> Layout:
+    """How a table with this first row is to be read.
+
+    Raises:
+        TextError: with what to type, where that is unclear.
+    """
+    numbers = {name: int(value) for name, value in columns.named.items() if value.isdecimal() and value not in cells}
+    if numbers and columns.strict:
+        return _numbered(numbers, cells, columns, place)
+    places = find_places(cells, columns, place)
+    there = [place for place in places.values() if place is not None]
+    if len(set(there)) == len(columns.names):
+        return Layout(tuple(there), len(cells), header=True, note=_note(cells, there, columns))
+    if numbers:
+        return _numbered(numbers, cells, columns, place)
+    # Where every column is text, a sentence may be just such a word.
+    if there and not columns.parallel:
+        known = [f"the {name} {shown(cells[number])}" for name, number in places.items() if number is not None]
+        missing = [name for name, number in places.items() if number is None] or list(columns.names)
+        raise TextError(
+            f"{place}: a header? It names {' and '.join(known)}, and nothing that is known as the "
+            f"{' or '.join(missing)}. Say which column that is: {_type(missing)}; if it is no header: {_first(columns)}"
+        )
+    if columns.parallel and len(cells) > 1 and all(plain(cell) in _languages() for cell in cells):
+        raise TextError(
+            f"{place}: a header? It names the languages {some(list(cells))}; say which is which, as in "
+            f"source={cells[0].strip()} target={cells[1].strip()}"
+        )
+    return Layout(tuple(range(len(columns.names))), len(columns.names), header=False)
+
+
+def find_places(cells: Sequence[str], columns: Columns, place: str) -> dict[str, int | None]:
+    """Where each column is, by a name that the user has given, or else by its own, or by one that is known for it."""
+    there = [plain(cell) for cell in cells]
+    places: dict[str, int | None] = {}
+    for name in columns.names:
+        named = columns.named.get(name)
+        known = [*([] if named is None else [named]), *([] if named and columns.strict else _known(name, columns))]
+        places[name] = next((there.index(plain(each)) for each in known if plain(each) in there), None)
+        if named is not None and columns.strict and places[name] is None:
+            raise TextError(
+                f"{place}: {name}={named}: there is no such column, but {some([shown(cell) for cell in cells])}"
+                f"{did_you_mean(named, cells)}"
+            )
+    return places
+
+
+class FirstValue:
+    """Whether the first row of a table without a known header may be one: its value is there only once.
+
+    Nothing is said where no value repeats, as nothing can be told.
+    """
+
+    def __init__(self) -> None:
+        self.first: str | None = None
+        self.again = self.repeated = False
+        self._seen: set[str] = set()
+
+    def add(self, value: str) -> None:
+        if self.first is None:
+            self.first = value
+        elif value == self.first:
+            self.again = True
+        else:
+            self.repeated = self.repeated or value in self._seen
+            self._seen.add(value)
+
+    def check(self, columns: Columns, cells: Sequence[str], place: str) -> None:
+        """TextError that asks, at the end of a table with this first row."""
+        if self.repeated and not self.again:
+            named = " ".join(f"{name}={_typed(cell)}" for name, cell in zip(columns.names, cells, strict=False))
+            raise TextError(
+                f"{place}: the {columns.strata} {shown(self.first)} is in this row alone. If the row is a header, give "
+                f"{named}; if it is not, {_first(columns)}"
+            )
+
+
+def ragged(got: int, layout: Layout, mark: str, columns: Columns) -> str:
+    """What is wrong with a row of so many cells."""
+    names, width = " and ".join(columns.names), layout.width
+    own = width == len(columns.names) and not layout.numbered
+    expected = f"{width} columns, {names}" if own else f"{width} columns, as the first row"
+    if got < width:
+        return f"expected {expected}, got {got}. Is {mark} missing, or a text?"
+    remedy = f"Is there {mark} inside of a text?" + ("" if mark == "a tab" else ' Put it in quotes: "..."')
+    if own:
+        remedy += (
+            f" If there are other columns, a first row must name {names}, or you: {_type(columns.names)}, by number"
+        )
+    return f"expected {expected}, got {got}. {remedy}"
+
+
+def _numbered(numbers: Mapping[str, int], cells: Sequence[str], columns: Columns, place: str) -> Layout:
+    if missing := [name for name in columns.names if name not in numbers]:
+        raise TextError(f"{place}: columns by number: give them all, {_type(columns.names)}; {missing[0]} has none")
+    for name, number in numbers.items():
+        if not 1 <= number <= len(cells):
+            raise TextError(f"{place}: {name}={number}: the row has {len(cells)} columns, counted from 1")
+    places = tuple(numbers[name] - 1 for name in columns.names)
+    return Layout(places, len(cells), header=False, numbered=True)
+
+
+def _known(name: str, columns: Columns) -> tuple[str, ...]:
+    return (name, *columns.header.get(name, ()))
+
+
+def _note(cells: Sequence[str], places: Sequence[int], columns: Columns) -> str:
+    """Nothing if the columns have their own names, and there are no others."""
+    taken = {name: cells[place].strip() for name, place in zip(columns.names, places, strict=True)}
+    others = [cell.strip() or f"number {number + 1}" for number, cell in enumerate(cells) if number not in places]
+    if not others and all(plain(cell) == name for name, cell in taken.items()):
+        return ""
+    said = ", ".join(f"{name} is the column {cell}" for name, cell in taken.items())
+    return f"{said}; ignored: {some(others)}" if others else said
+
+
+def _languages() -> set[str]:
+    return {plain(each) for item in LANGUAGES.items() for each in item}
+
+
+def _type(names: Iterable[str]) -> str:
+    return " ".join(f"{name}=COLUMN" for name in names)
+
+
+def _first(columns: Columns) -> str:
+    return " ".join(f"{name}={number}" for number, name in enumerate(columns.names, 1))
+
+
+def _typed(cell: str) -> str:
+    cell = cell.strip()[:40]
+    return f"'{cell}'" if re.search(r"[^\w.-]", cell) else cell

@@ -1,0 +1,170 @@
+#include "int8.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gemm.h"
+#include "nonlinearity.h"
+#include "simd.h"
+
+#if defined(__GNUC__) && defined(__x86_64__)
+#define QUASIRNN_VNNI
+// GCC 12 warns of variables in its own header that are undefined on purpose.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+#endif
+
+namespace quasirnn {
+namespace {
+
+QUASIRNN_CLONES uint32_t largest(const float* x, int64_t n) {
+  uint32_t most = 0;
+  for (int64_t j = 0; j < n; ++j) {
+    const uint32_t bits = bits_as<uint32_t>(x[j]) & 0x7FFFFFFFu;
+    most = bits > most ? bits : most;
+  }
+  return most;
+}
+
+QUASIRNN_CLONES void quantize(const float* x, float inverse, int8_t* q, int64_t n) {
+  const float round = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  for (int64_t j = 0; j < n; ++j) {
+    float y = x[j] * inverse;
+    y = y > 127.0f ? 127.0f : y;
+    y = y < -127.0f ? -127.0f : y;
+    q[j] = static_cast<int8_t>(bits_as<int32_t>(y + round) - bits_as<int32_t>(round));
+  }
+}
+
+QUASIRNN_CLONES void dequantize(const int32_t* sums, float row_scale, const float* scales, float* out, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) out[j] = (row_scale * scales[j]) * static_cast<float>(sums[j]);
+}
+
+// In 16 bits each product fits, and the sums are in 32: nothing saturates, on any instruction set.
+QUASIRNN_CLONES int32_t dot(const int8_t* a, const int8_t* w, int64_t K) {
+  int32_t sum = 0;
+  for (int64_t k = 0; k < K; ++k) sum += static_cast<int16_t>(a[k]) * static_cast<int16_t>(w[k]);
+  return sum;
+}
+
+void plain_columns(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight, int64_t W, int64_t begin, int64_t end,
+                   int32_t* out) {
+  for (int64_t j = begin; j < end; ++j) {
+    for (int64_t r = 0; r < n; ++r) out[r * W + j] = dot(rows + r * K, weight + j * K, K);
+  }
+}
+
+#if defined(QUASIRNN_VNNI)
+#define QUASIRNN_VNNI_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
+
+// R rows with J rows of the weight. The instruction multiplies unsigned with signed bytes: a + 128 is unsigned, and what
+// 128 adds, 128 * sum of w, is summed beside it, which costs nothing where reading the weight is what takes time.
+template <int R, int J>
+QUASIRNN_VNNI_TARGET void vnni_tile(const int8_t* rows, int64_t K, const int8_t* weight, int64_t W, int32_t* out) {
+  const __m512i flip = _mm512_set1_epi8(static_cast<char>(0x80));
+  __m512i sums[R][J], excess[J];
+  for (int j = 0; j < J; ++j) {
+    excess[j] = _mm512_setzero_si512();
+    for (int r = 0; r < R; ++r) sums[r][j] = _mm512_setzero_si512();
+  }
+  for (int64_t k = 0; k < K; k += 64) {
+    const __mmask64 valid = K - k >= 64 ? ~__mmask64{0} : (__mmask64{1} << (K - k)) - 1;
+    __m512i a[R];
+    for (int r = 0; r < R; ++r) a[r] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(valid, rows + r * K + k), flip);
+    for (int j = 0; j < J; ++j) {
+      const __m512i w = _mm512_maskz_loadu_epi8(valid, weight + j * K + k);
+      excess[j] = _mm512_dpbusd_epi32(excess[j], flip, w);
+      for (int r = 0; r < R; ++r) sums[r][j] = _mm512_dpbusd_epi32(sums[r][j], a[r], w);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int j = 0; j < J; ++j) out[r * W + j] = _mm512_reduce_add_epi32(_mm512_sub_epi32(sums[r][j], excess[j]));
+  }
+}
+
+template <int R>
+void vnni_columns(const int8_t* rows, int64_t K, const int8_t* weight, int64_t W, int64_t begin, int64_t end,
+                  int32_t* out) {
+  int64_t j = begin;
+  for (; j + 4 <= end; j += 4) vnni_tile<R, 4>(rows, K, weight + j * K, W, out + j);
+  for (; j < end; ++j) vnni_tile<R, 1>(rows, K, weight + j * K, W, out + j);
+}
+
+void vnni_all(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight, int64_t W, int64_t begin, int64_t end,
+              int32_t* out) {
+  for (; n >= 4; n -= 4, rows += 4 * K, out += 4 * W) vnni_columns<4>(rows, K, weight, W, begin, end, out);
+  if (n == 3) vnni_columns<3>(rows, K, weight, W, begin, end, out);
+  if (n == 2) vnni_columns<2>(rows, K, weight, W, begin, end, out);
+  if (n == 1) vnni_columns<1>(rows, K, weight, W, begin, end, out);
+}
+#endif
+
+// Fewer rows than this do not repay what the library does before it multiplies.
+constexpr int64_t kLibraryRows = 16;
+
+Int8Path chosen(int64_t n, Int8Path path) {
+  if (path != kAuto) return path;
+  if (!has_vnni()) return kPlain;
+  return n >= kLibraryRows && has_int8_library() ? kLibrary : kVnni;
+}
+
+}  // namespace
+
+bool has_vnni() {
+#if defined(QUASIRNN_VNNI)
+  static const bool has = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+  }();
+  return has;
+#else
+  return false;
+#endif
+}
+
+bool has_int8_library() { return torch_internals::int_mm() != nullptr; }
+
+uint32_t largest_bits(const float* x, int64_t n) { return largest(x, n); }
+
+float int8_scale(uint32_t bits) {
+  const float most = bits_as<float>(bits);
+  if (!std::isfinite(most)) return std::nanf("");
+  // Where 1 / scale would be infinite the row is taken for zeros: it is below 1e-36.
+  const float scale = most / 127.0f;
+  return std::isfinite(1.0f / scale) ? scale : 0.0f;
+}
+
+void quantize_row(const float* x, float scale, int8_t* q, int64_t n) {
+  if (!(scale > 0.0f)) {
+    std::fill_n(q, n, int8_t{0});
+  } else {
+    quantize(x, 1.0f / scale, q, n);
+  }
+}
+
+void dequantize_row(const int32_t* sums, float row_scale, const float* scales, float* out, int64_t n) {
+  dequantize(sums, row_scale, scales, out, n);
+}
+
+void int8_product(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight, int64_t W, int32_t* out, Int8Path path) {
+  if (n == 0 || W == 0) return;
+  const Int8Path who = chosen(n, path);
+  if (who == kLibrary) {
+    const auto code = [](ScalarType type) { return torch::stable::detail::to<int32_t>(torch::stable::detail::from(type)); };
+    const MatrixHandle to({out, n, W, W, 1}, code(ScalarType::Int)), left({rows, n, K, K, 1}, code(ScalarType::Char)),
+        right(Matrix{weight, W, K, K, 1}.transposed(), code(ScalarType::Char));
+    STABLE_TORCH_ERROR_CODE_CHECK(torch_internals::int_mm()(to.tensor, left.tensor, right.tensor));
+    return;
+  }
+  // A thread's share is at least some 10 us of work.
+  const int64_t grain = std::max<int64_t>(4, (int64_t{1} << 18) / std::max<int64_t>(1, n * K));
+  torch::stable::parallel_for(0, W, grain, [&](int64_t begin, int64_t end) {
+#if defined(QUASIRNN_VNNI)
+    if (who == kVnni) return vnni_all(rows, n, K, weight, W, begin, end, out);
+#endif
+    plain_columns(rows, n, K, weight, W, begin, end, out);
+  });
+}
+
+}  // namespace quasirnn

@@ -1,0 +1,96 @@
+"""What is used of torch beyond its public interface: in this file and nowhere else (C++: csrc/torch_internals.h).
+
+Each has a fallback for versions of torch without it, which gives the same results, more slowly;
+`tests/ops/test_torch_internals.py` runs the layer on each of them. Call these as `torch_internals.name()`.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+_C: Any = torch._C
+
+
+def _is_any_autocast_enabled() -> bool:
+    return any(map(torch.is_autocast_enabled, ("cpu", "cuda", "xpu")))
+
+
+def _always() -> bool:
+    return True
+
+
+def _find_transforming() -> Callable[[], bool] | None:
+    functorch: Callable[[], bool] | None = getattr(_C, "_are_functorch_transforms_active", None)
+    if functorch is None or not hasattr(forward_ad, "_current_level"):
+        return None
+    return lambda: functorch() or forward_ad._current_level >= 0
+
+
+def _find_untraced() -> Callable[[], AbstractContextManager[None]] | None:
+    if not (hasattr(_C, "_get_tracing_state") and hasattr(_C, "_set_tracing_state")):
+        return None
+
+    @contextmanager
+    def untraced() -> Iterator[None]:
+        tracing = None if torch.compiler.is_compiling() else _C._get_tracing_state()
+        if tracing is None:
+            yield
+            return
+        _C._set_tracing_state(None)
+        try:
+            yield
+        finally:
+            _C._set_tracing_state(tracing)
+
+    return untraced
+
+
+def _find_hooks() -> Callable[[], bool] | None:
+    module: Any = torch.nn.modules.module
+    names = ("_global_forward_hooks", "_global_forward_pre_hooks")
+    if not all(hasattr(module, name) for name in names):
+        return None
+    hooks, pre_hooks = (getattr(module, name) for name in names)
+    return lambda: bool(hooks or pre_hooks)
+
+
+def _find_cpu_bfloat16() -> Callable[[], bool] | None:
+    queries = [getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
+    if None in queries:
+        return None
+    return lambda: any(query() for query in queries if query is not None)
+
+
+def _never() -> bool:
+    return False
+
+
+# What serves without the private part: the public function that is slower, or the answer that leads to the general
+# path. Without `untraced`, torch.jit.trace warns about the sizes that are compared.
+FALLBACKS: dict[str, Callable[..., Any]] = {
+    "is_tracing": torch.jit.is_tracing,  # type: ignore[attr-defined]
+    "autocast_active": _is_any_autocast_enabled,
+    "transforming": _always,
+    "has_global_hooks": _always,
+    "below_autograd": nullcontext,
+    "untraced": nullcontext,
+    "cpu_has_bfloat16": _never,
+}
+
+is_tracing: Callable[[], bool] = getattr(_C, "_is_tracing", FALLBACKS["is_tracing"])
+autocast_active: Callable[[], bool] = getattr(_C, "_is_any_autocast_enabled", FALLBACKS["autocast_active"])
+# Whether `torch.func`, `vmap` or forward-mode differentiation is at work.
+transforming: Callable[[], bool] = _find_transforming() or FALLBACKS["transforming"]
+# Whether a hook is registered for all modules.
+has_global_hooks: Callable[[], bool] = _find_hooks() or FALLBACKS["has_global_hooks"]
+# A context in which operators skip their registered derivative, as inside an autograd function.
+below_autograd: Callable[[], AbstractContextManager[Any]] = getattr(
+    _C, "_AutoDispatchBelowAutograd", FALLBACKS["below_autograd"]
+)
+# A context for checks that compare sizes: torch.jit.trace must not take them for a part of the program.
+untraced: Callable[[], AbstractContextManager[None]] = _find_untraced() or FALLBACKS["untraced"]
+# Whether the CPU has instructions for products in bfloat16: AVX512_BF16 or AMX. Without them float32 is faster.
+cpu_has_bfloat16: Callable[[], bool] = _find_cpu_bfloat16() or FALLBACKS["cpu_has_bfloat16"]

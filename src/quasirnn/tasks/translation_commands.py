@@ -1,0 +1,103 @@
+"""The commands of the task `translation`. Without torch, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import tee
+from typing import Annotated
+
+import typer
+
+from quasirnn.errors import DataError
+from quasirnn.tasks import console
+from quasirnn.tasks.console import AsJson, OneText, OneTextFile, Picture, Precision, RunAndTexts, RunArgument, TextFile
+
+NAME = "translation"
+BEAM, ALPHA = 8, 0.6  # paper, section 3.3
+# Beyond these a search takes all memory there is, and scores are infinite.
+WIDEST, LARGEST_ALPHA = 256, 10
+BATCH = 32  # texts that are decoded side by side
+
+
+def translate(
+    arguments: RunAndTexts = None,
+    file: TextFile = None,
+    beam: Annotated[int, typer.Option(help="Hypotheses that are kept; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
+    alpha: Annotated[
+        float,
+        typer.Option(
+            help="Of the ranking criterion: the larger, the more a short translation loses.", min=0, max=LARGEST_ALPHA
+        ),
+    ] = ALPHA,
+    n_best: Annotated[
+        int,
+        typer.Option(help="Translations of each text, a line each, the best first; at most --beam.", min=1, max=WIDEST),
+    ] = 1,
+    batch_size: Annotated[int, typer.Option(help="The most texts that are decoded at once.", min=1, max=1024)] = BATCH,
+    precision: Precision = None,
+    as_json: AsJson = False,
+) -> None:
+    """Translate texts: a line for each, in their order; one sentence a line, if the training's pairs were sentences.
+
+    A blank line stays blank. With --n-best a line has the number of its text, the score and the translation, with tabs
+    between. A text that is longer than the pairs of training could be (max_length, and at most a thousand characters)
+    is cut where sentences end and translated piece by piece; it has one translation. One of more than 20,000 characters
+    is an error. Characters that the model does not
+    know are read as unknown. Any number of lines is read in constant memory.
+
+    Examples:
+
+    quasirnn translate "Ich habe heute keine Zeit."
+
+    quasirnn translate runs/translation "der dritte März neunzehnhundertsiebenundachtzig"
+
+    quasirnn translate runs/translation --file german.txt --beam 1 > english.txt
+    """
+    from quasirnn.tasks.translation import values_of
+
+    run, text = console.run_and_texts(arguments, file, NAME)
+    pipeline = console.load_run(run, NAME, precision)
+    items: Iterator[str] = console.read_texts(text, file)
+    # For what is typed: a file of a million lines would have as many notes.
+    if text and not as_json:
+        items = console.noting_unknown(pipeline.vocabulary, items)
+    # Only JSON has the texts beside their translations; `tee` would keep all of them for a reader that never comes.
+    items, read = tee(items) if as_json else (items, items)
+    results = pipeline.translate_all(read, beam=beam, alpha=alpha, n=n_best, batch_size=batch_size)
+    if as_json:
+        pairs = zip(items, results, strict=True)
+        console.print_items({"text": item, "translations": list(map(values_of, best))} for item, best in pairs)
+        return
+    for number, translations in enumerate(results, 1):
+        if n_best == 1:
+            print(translations[0].text if translations else "", flush=True)
+        for each in translations if n_best > 1 else ():
+            print(f"{number}\t{each.score:.4f}\t{each.text}", flush=True)
+
+
+def attention(
+    run: RunArgument,
+    text: OneText = None,
+    file: OneTextFile = None,
+    out: Picture = None,
+    beam: Annotated[int, typer.Option(help="Hypotheses that are kept; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
+) -> None:
+    """Translate a sentence and draw what each character of the translation attended to: source across, target down.
+
+    Example:
+
+    quasirnn plot attention runs/translation "der dritte März neunzehnhundertsiebenundachtzig"
+    """
+    from quasirnn.tasks.translation import draw_attention
+
+    with console.picture(out, console.beside(run, "attention.png")) as path:
+        pipeline = console.load_run(run, NAME)
+        whole = console.one_text(text, file)
+        (best,) = pipeline.n_best(whole, 1, beam=beam, attention=True)
+        if best.attention is None:
+            raise DataError("the text is too long for one picture: give one sentence.")
+        draw_attention(whole, best, path)
+
+
+COMMANDS = (translate,)
+PLOTS = (attention,)
