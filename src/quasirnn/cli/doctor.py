@@ -60,7 +60,7 @@ def examine() -> dict[str, Any]:
         "gpu": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
         "backends": backends.report(),
         "library": backends.library_path(),
-        "environment": {name: value for name, value in os.environ.items() if name.startswith("QUASIRNN_")},
+        "environment": {name: value for name, value in os.environ.items() if name.startswith(("QUASIRNN_", "ONEDNN_"))},
         "self_check": {
             "ok": all(check.ok for check in checks.values()),
             **{

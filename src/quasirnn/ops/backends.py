@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from quasirnn.ops import plain
+from quasirnn.ops import amx, plain
 
 
 def library_path() -> str | None:
@@ -51,6 +51,7 @@ def _load_kernels() -> tuple[str | None, str | None]:
     return path, None
 
 
+amx.avoid_hidden_tiles()
 kernels, reason = _load_kernels()
 
 

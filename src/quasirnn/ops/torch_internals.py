@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from quasirnn.ops import amx
+
 _C: Any = torch._C
 
 
@@ -61,7 +63,8 @@ def _find_cpu_bfloat16() -> Callable[[], bool] | None:
     queries = [getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
     if None in queries:
         return None
-    return lambda: any(query() for query in queries if query is not None)
+    # On Intel's CPUs AVX512_BF16 without AMX is no faster than float32.
+    return lambda: not amx.avoided() and any(query() for query in queries if query is not None)
 
 
 def _never() -> bool:
@@ -92,5 +95,5 @@ below_autograd: Callable[[], AbstractContextManager[Any]] = getattr(
 )
 # A context for checks that compare sizes: torch.jit.trace must not take them for a part of the program.
 untraced: Callable[[], AbstractContextManager[None]] = _find_untraced() or FALLBACKS["untraced"]
-# Whether the CPU has instructions for products in bfloat16: AVX512_BF16 or AMX. Without them float32 is faster.
+# Whether the CPU has fast products in bfloat16: AMX, or AMD's AVX512_BF16. Without them float32 is faster.
 cpu_has_bfloat16: Callable[[], bool] = _find_cpu_bfloat16() or FALLBACKS["cpu_has_bfloat16"]
