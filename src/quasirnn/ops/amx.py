@@ -1,6 +1,6 @@
 """Virtual machines that show AMX but hide what its tiles are.
 
-oneDNN reads the size of the tiles from CPUID leaf 1D. Some hypervisors pass on the flag `amx_tile` and cut off the leaf:
+oneDNN reads the size of the tiles from CPUID leaf 1D. Some hypervisors pass on the flag `amx_tile` but not the leaf:
 oneDNN then configures no tiles, and the first product in bfloat16 or int8 kills the process (SIGILL), in plain torch as
 well. The next best instructions, AVX512_BF16, are right there: oneDNN is told to stop at them before its first product.
 ONEDNN_MAX_CPU_ISA, set by the user, is left as it is.
