@@ -1,10 +1,14 @@
 """What every test relies on: one torch thread per worker, fixed seeds, and the worst cells shown at the end."""
 
 import gc
+import signal
 
 import hypothesis
 import pytest
 import torch
+
+# Under nohup it is ignored, and so it would be in every program that a test starts.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Workers would fight over the cores otherwise.
 torch.set_num_threads(1)
