@@ -14,7 +14,9 @@ def convert(
     vocabulary: Annotated[
         Path, typer.Option(metavar="FILE", help="The tokens, one a line, in the order of their numbers.")
     ],
-    zoneout: Annotated[float, typer.Option(help="Which state dicts do not hold.", min=0, max=1)] = 0.0,
+    zoneout: Annotated[
+        float, typer.Option(help="Zoneout probability, which is not part of a state dict.", min=0, max=1)
+    ] = 0.0,
 ) -> None:
     """Convert a QRNN language model of salesforce/awd-lstm-lm or of fastai (AWD_QRNN) into a run of ours.
 

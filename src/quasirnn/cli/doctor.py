@@ -25,7 +25,7 @@ OPTIONAL = {
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Say which versions, CPU, GPU and kernels are here, and check the pooling against its definition.
+    """Show versions, CPU, GPU and kernels, and check the pooling against its definition.
 
     The exit code is 1 if that check fails.
     """

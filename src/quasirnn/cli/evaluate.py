@@ -30,7 +30,7 @@ def evaluate(
         typer.Option(help="Translators: hypotheses that are kept; 1 is greedy. [default: 8]", min=1, max=256),
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Translators: of the ranking criterion. [default: 0.6]", min=0, max=10)
+        float | None, typer.Option(help="Translators: length penalty of the ranking. [default: 0.6]", min=0, max=10)
     ] = None,
     cache: Annotated[
         int | None,

@@ -45,7 +45,7 @@ def print_version(wanted: bool) -> None:
 def quasirnn(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", callback=print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Quasi-Recurrent Neural Networks: convolutions do the work, a light recurrence keeps the order.

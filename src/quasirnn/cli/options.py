@@ -8,6 +8,7 @@ Precision = Annotated[
     str | None,
     typer.Option(
         metavar="float32|bfloat16|int8",
-        help="What to compute in: less is faster on a CPU and a little less exact. [default: as the run was saved]",
+        help="Precision to compute in. int8 is faster on a CPU, bfloat16 only on one with bfloat16 instructions. "
+        "[default: as saved]",
     ),
 ]

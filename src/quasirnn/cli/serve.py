@@ -20,11 +20,11 @@ def serve(
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
-    queue: Annotated[int, typer.Option(help="The most requests that wait.", min=1, max=10_000)] = 32,
+    queue: Annotated[int, typer.Option(help="Maximum number of waiting requests.", min=1, max=10_000)] = 32,
     deadline: Annotated[
         float, typer.Option(help="Seconds from the arrival of a request to its answer.", min=0.1, max=3600)
     ] = 30.0,
-    workers: Annotated[int, typer.Option(help="Requests that are worked on at the same time.", min=1, max=64)] = 2,
+    workers: Annotated[int, typer.Option(help="Requests processed at the same time.", min=1, max=64)] = 2,
     processes: Annotated[
         int, typer.Option(help="Processes that serve together, each with its own models and workers.", min=1, max=64)
     ] = 1,
@@ -38,9 +38,9 @@ def serve(
 ) -> None:
     """Serve trained models on a web page and over HTTP: classify, continue and translate texts.
 
-    Several runs may be given, of the same task too: a request names the model, or gets the first of its task. SIGTERM
-    or Ctrl-C ends it when all that was accepted is answered, a second one at once. There is no authentication: who can
-    connect can ask. docs/serving.md has all paths and limits.
+    You can give several runs, also of the same task: a request names the model, or gets the first of its task. SIGTERM
+    or Ctrl-C ends the server after all accepted requests are answered, a second one at once. There is no
+    authentication: anyone who can connect can send requests. docs/serving.md has all paths and limits.
 
     Examples:
 

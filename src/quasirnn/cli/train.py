@@ -42,14 +42,14 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="demo, paper or fast. If not given: demo for the built-in corpus, paper for the paper's own, "
-            "fast for any other.",
+            help="demo, paper or fast; some tasks also have best. If not given: demo for the built-in corpus, "
+            "paper for the paper's own, fast for any other.",
         ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", help="The folder of this run. [default: runs/TASK-TIME]")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run of --out stopped.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run of --out where it stopped.")] = False,
     cell: Annotated[
         str | None,
         typer.Option(
@@ -83,7 +83,7 @@ def train(
             "is replaced if the classes differ.",
         ),
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Print the settings that would be used, and leave.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print the settings that would be used, and exit.")] = False,
 ) -> None:
     """Train a model: a run that can be stopped at any moment (Ctrl-C) and continued with --resume.
 

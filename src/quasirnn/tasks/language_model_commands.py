@@ -24,7 +24,7 @@ def generate(
             help="The folder of a trained model, or a name of `quasirnn models`. [default: the installed one]",
         ),
     ] = None,
-    prompt: Annotated[str, typer.Option(help="The text to continue; nothing begins a line.")] = "",
+    prompt: Annotated[str, typer.Option(help="The text to continue; if empty, a new line begins.")] = "",
     length: Annotated[int, typer.Option(help="Tokens to write: words, or characters.", min=0)] = 100,
     temperature: Annotated[
         float, typer.Option(help="Below 1 more conservative, above 1 more surprising; 0 always the likeliest.", min=0)

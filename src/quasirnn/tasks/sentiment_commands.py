@@ -21,10 +21,10 @@ def classify(
         bool,
         typer.Option(
             "--words",
-            help="The label and its probability after each word, a word a line; [unknown] behind those it never saw.",
+            help="Print the label and its probability after each word; [unknown] marks words outside the vocabulary.",
         ),
     ] = False,
-    batch_size: Annotated[int, typer.Option(help="The most texts that are read at once.", min=1, max=4096)] = 64,
+    batch_size: Annotated[int, typer.Option(help="Maximum number of texts per batch.", min=1, max=4096)] = 64,
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:

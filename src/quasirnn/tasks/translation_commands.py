@@ -26,14 +26,14 @@ def translate(
     alpha: Annotated[
         float,
         typer.Option(
-            help="Of the ranking criterion: the larger, the more a short translation loses.", min=0, max=LARGEST_ALPHA
+            help="Length penalty of the ranking: larger values favour longer translations.", min=0, max=LARGEST_ALPHA
         ),
     ] = ALPHA,
     n_best: Annotated[
         int,
         typer.Option(help="Translations of each text, a line each, the best first; at most --beam.", min=1, max=WIDEST),
     ] = 1,
-    batch_size: Annotated[int, typer.Option(help="The most texts that are decoded at once.", min=1, max=1024)] = BATCH,
+    batch_size: Annotated[int, typer.Option(help="Maximum number of texts per batch.", min=1, max=1024)] = BATCH,
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
