@@ -1,5 +1,5 @@
 #!/bin/sh
-# The paper's experiments, each beside an LSTM of equal size: reproduce.sh TASK [KEY=VALUE ...]
+# The paper's experiments, each beside an LSTM with as many units: reproduce.sh TASK [KEY=VALUE ...]
 #
 # Every run is started, or continued from where it stopped, in the order of its worth; a run that is finished is left
 # alone. A finished run is evaluated on test. Ctrl-C stops, and the next call continues. At the end comes the table of
