@@ -8,6 +8,7 @@ import torch
 from quasirnn import quantize
 from quasirnn.errors import ModelFileError
 from quasirnn.models import LanguageModel, SequenceClassifier, Translator
+from quasirnn.models.pretrained import count_parameters
 
 ASKED = [(False, False), (True, True)]
 
@@ -96,3 +97,8 @@ def test_weights_of_the_other_kind_are_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(model.config))
     with pytest.raises(ModelFileError, match="scale"):
         SequenceClassifier.from_pretrained(tmp_path)
+
+
+def test_scales_are_not_counted_as_parameters():
+    model = LanguageModel(50, hidden_size=16, tied=True).eval()
+    assert count_parameters(quantize(model)) == count_parameters(model)

@@ -24,7 +24,7 @@ class Lines:
         self.told = time.monotonic()
 
     def announce(self, training: Any, prepared: Any, path: Path) -> None:
-        from quasirnn.tasks.training_run import count_parameters
+        from quasirnn.models.pretrained import count_parameters
 
         settings, parameters = training.settings, count_parameters(prepared.model)
         self.say(

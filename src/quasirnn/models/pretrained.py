@@ -128,14 +128,19 @@ class Pretrained(nn.Module):
         return model.eval()
 
 
-def count_parameters(cls: type[Pretrained], folder: Path) -> int:
-    """How many numbers the model of a `config.json` learns, tied ones once. Weights are neither needed nor made."""
+def count_parameters(model: nn.Module) -> int:
+    """How many numbers are learned, tied ones once. The scales of int8 weights are not."""
+    return sum(parameter.numel() for name, parameter in model.named_parameters() if not name.endswith(".scale"))
+
+
+def parameters_of_config(cls: type[Pretrained], folder: Path) -> int:
+    """`count_parameters` of the model of a `config.json`. Weights are neither needed nor made."""
     file = folder / CONFIG
     config = read_config(folder)
     _quantization(config, file)
     arguments = constructor_arguments(cls, config, file)
     with _on_meta(limit=100_000), _blaming(file):
-        return sum(parameter.numel() for parameter in cls(**arguments).parameters())
+        return count_parameters(cls(**arguments))
 
 
 def _quantization(config: dict[str, Any], file: Path) -> dict[str, bool] | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from quasirnn.errors import UserError
 from quasirnn.files import read_json
-from quasirnn.models.pretrained import count_parameters
+from quasirnn.models.pretrained import parameters_of_config
 from quasirnn.tasks.demo import NAMES
 from quasirnn.tasks.pipeline import finite
 from quasirnn.tasks.run_folder import REMEDY, Run, Training
@@ -138,7 +138,7 @@ def read_entry(run: Run) -> Entry:
     from quasirnn.tasks.registry import task_of
 
     task = task_of(run)
-    parameters = count_parameters(task.model, run.path) if os.path.lexists(run.config) else None
+    parameters = parameters_of_config(task.model, run.path) if os.path.lexists(run.config) else None
     training = run.read_training(task.settings)
     saved = run.path / TEST
     test = read_json(saved, remedy=REMEDY) if os.path.lexists(saved) else {}

@@ -26,6 +26,7 @@ from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import DataError, NotFiniteError, RunError, TextError, UserError, printable, shown, some
 from quasirnn.models import SequenceClassifier, bag_of_words
 from quasirnn.models.initialisation import init_orthogonal, init_word_labels
+from quasirnn.models.pretrained import count_parameters
 from quasirnn.models.sequence_classifier import Reading
 from quasirnn.schema import InvalidValue, Text, as_type
 from quasirnn.tasks import sentiment_commands
@@ -1101,8 +1102,7 @@ def bags(tick: Tick) -> list[Row]:
     rows = []
     for order, name in BAGS.items():
         model = bag_of_words.fit_best(train, valid, len(data.facts["classes"]), order)
-        parameters = sum(parameter.numel() for parameter in model.parameters())
-        rows.append(Row(name, parameters, 100 * bag_of_words.accuracy(model, *test)))
+        rows.append(Row(name, count_parameters(model), 100 * bag_of_words.accuracy(model, *test)))
         tick(len(rows), len(BAGS))
     return rows
 

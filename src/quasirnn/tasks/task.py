@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from quasirnn.data.batches import Batch, to_device
 from quasirnn.data.corpus import SPLITS, Check, Columns, Corpus, Part, PartCheck, canonical, read_corpus
 from quasirnn.data.vocabulary import Vocabulary
-from quasirnn.models.pretrained import Pretrained
+from quasirnn.models.pretrained import Pretrained, count_parameters
 from quasirnn.tasks.fitting import Amount, Rule, fine_tuning_rate
 from quasirnn.tasks.run_folder import Run
 from quasirnn.tasks.settings import Preset, TaskSettings, as_text, changed
@@ -280,7 +280,7 @@ class Task(ABC, Generic[S]):
         def size(other: S) -> int:
             # What is noted and recorded while a model is built belongs to the one that is trained.
             scratch = dataclasses.replace(data, notes=[], facts=dict(data.facts))
-            return sum(each.numel() for each in self.build(other, scratch).parameters())
+            return count_parameters(self.build(other, scratch))
 
         qrnn = self.presets[preset].for_cell("qrnn")
         own = {name: getattr(qrnn, name) for name in settings.keys_without("lstm")}

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
 
 from quasirnn.errors import RunError, shown
+from quasirnn.models.pretrained import count_parameters
 from quasirnn.ops import torch_internals
 from quasirnn.tasks import run_folder
 from quasirnn.tasks.curves import draw_curves_of
@@ -226,11 +226,6 @@ def plan_of(settings: TaskSettings, loss_scale: float) -> Plan:
         )
     except ValueError as error:
         raise RunError(f"{error}.") from error
-
-
-def count_parameters(model: nn.Module) -> int:
-    """Every number that is learned, tied ones once."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _world(precision: str) -> World:
