@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quasirnn.errors import counted
+
 if TYPE_CHECKING:
     from quasirnn.training import Progress
 
@@ -27,9 +29,10 @@ class Lines:
         from quasirnn.models.pretrained import count_parameters
 
         settings, parameters = training.settings, count_parameters(prepared.model)
+        layers = counted(settings.num_layers, "layer")
         self.say(
-            f"{training.task}, preset {training.preset}: {settings.cell.upper()}, {settings.num_layers} layers of "
-            f"{settings.hidden_size}, {parameters:,} parameters; {describe_corpus(prepared.corpus)}"
+            f"{training.task}, preset {training.preset}: {settings.cell.upper()}, {layers} of {settings.hidden_size}, "
+            f"{parameters:,} parameters; {describe_corpus(prepared.corpus)}"
         )
         if prepared.fitted:
             self.say(prepared.fitted)
