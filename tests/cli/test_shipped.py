@@ -49,7 +49,7 @@ def test_classify_without_a_run_uses_the_installed_model_and_says_so(installed, 
         (("classify", "imdb", "good film"), "imdb: no such folder."),
         (("classify", "review-en", "good film"), "review-en: no such folder. Did you mean reviews-en?"),
         (("classify", "imdb", "--file", "texts.txt"), "imdb: no such folder."),
-        (("translate", "guten Tag"), "which run? Name the folder of a trained model, or install ours: pip install"),
+        (("translate", "guten Tag"), "which run? Name the folder of a trained model, or train one: quasirnn train tra"),
         (("generate", "once upon a time"), "'once upon a time': no such folder. To continue a text: --prompt TEXT."),
     ],
 )

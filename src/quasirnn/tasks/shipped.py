@@ -56,10 +56,12 @@ def default(task: str) -> str:
     Raises:
         UserError: none is installed for this task.
     """
-    for name, folder in models().items():
+    installed = models()
+    for name, folder in installed.items():
         if read_json(folder / "training.json").get("task") == task:
             return name
-    raise UserError(f"which run? Name the folder of a trained model, or install ours: {INSTALL}")
+    remedy = f"train one: quasirnn train {task}" if installed else f"install ours: {INSTALL}"
+    raise UserError(f"which run? Name the folder of a trained model, or {remedy}")
 
 
 def facts(folder: Path) -> dict[str, Any]:
