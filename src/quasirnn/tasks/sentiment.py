@@ -1076,6 +1076,8 @@ BUILT_IN_EXAMPLES = {
     "The acting is wonderful.": "pos",
 }
 EXAMPLES = {
+    "A gorgeous film with a wonderful cast. Too bad that the story is a mess and the ending is awful.": "neg",
+    "I did not expect much, and I loved every minute of it.": "pos",
     "Not a bad film at all.": "pos",
     "The music is fine, but its main weakness is the story.": "neg",
     "I expected to be bored, and I could not have been more wrong.": "pos",
