@@ -408,7 +408,7 @@ def test_two_lengths_of_a_body_end_the_connection(models):
 def test_a_lost_connection_is_not_written_to_again_and_again(caplog):
     """asyncio says "socket.send() raised exception" for each write: all pieces that are there are one."""
     model = SlowLanguageModel()
-    model.allow(2000)
+    model.allow(1_000_000)  # none of the five waits for another token
     with serving(slow(model)) as server:
         for _ in range(5):
             connection = server.raw(request_of("/generate", LONG))
