@@ -8,7 +8,17 @@ from quasirnn.ops.quantized import _int8_mm, _layer, _linear, quantize_weight
 
 pytestmark = pytest.mark.backends
 
-SIZES = [(1, 1, 1), (1, 63, 5), (2, 64, 4), (3, 65, 9), (4, 128, 8), (5, 200, 33), (17, 640, 12), (70, 129, 31)]
+SIZES = [
+    (1, 1, 1),
+    (20, 1, 6),
+    (1, 63, 5),
+    (2, 64, 4),
+    (3, 65, 9),
+    (4, 128, 8),
+    (5, 200, 33),
+    (17, 640, 12),
+    (70, 129, 31),
+]
 PATHS = {"chosen": 0, "plain": 1, "VNNI": 2, "library": 3}
 
 
