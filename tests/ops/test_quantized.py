@@ -82,6 +82,12 @@ def test_linear_is_the_plain_definition():
     )
 
 
+def test_a_linear_layer_without_outputs():
+    """As nn.Linear, which takes no outputs for an answer: a division by their number would end the process."""
+    weight, scale = torch.empty(0, 4, dtype=torch.int8), torch.empty(0)
+    assert torch.ops.quasirnn.quantized_linear(torch.randn(3, 4), weight, scale, None).shape == (3, 0)
+
+
 def test_weights_are_within_half_a_step():
     weight = torch.randn(7, 3, 5)
     quantized, scale = quantize_weight(weight)
