@@ -247,6 +247,13 @@ def test_tied_weights_stay_tied():
     assert one["out"].weight.dtype == torch.float32
 
 
+def test_a_module_with_two_names_stays_one():
+    shared = nn.Linear(8, 8)
+    small = quantize(nn.Sequential(shared, QRNNLayer(8, 8), shared), linear=True)
+    assert isinstance(small[2], QuantizedLinear)
+    assert small[0] is small[2]
+
+
 @torch.no_grad()
 def test_export_and_compile():
     small, x = quantize(network({})), torch.randn(6, 2, 13)

@@ -66,7 +66,10 @@ def quantize_(holder: nn.Module, *, linear: bool, embedding: bool) -> None:
     made: dict[int, nn.Module] = {}
     taken: Taken = {}
     for parent in list(holder.modules()):
-        for name, child in parent.named_children():
+        # Not named_children: it leaves out the second name of a module that has two.
+        for name, child in parent._modules.items():
+            if child is None:
+                continue
             if type(child) in forms and id(child) not in made:
                 if type(child) is QRNNLayer:
                     checks.pooling("quantize", child.pooling)
