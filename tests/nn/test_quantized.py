@@ -165,6 +165,19 @@ def test_bad_numbers_show(value):
     assert torch.equal(output[:, [0, 2, 3]], clean[:, [0, 2, 3]])
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@torch.no_grad()
+def test_bad_weights_show(value):
+    """A network that has diverged must not look like one that works."""
+    rnn, x = network({}, layers=1), shaped({})
+    clean, _ = quantize(rnn)(x)
+    rnn.layers[0].weight[3, 0, 5] = value
+    output, _ = quantize(rnn)(x)
+    assert output[..., 3].isnan().all()
+    others = [channel for channel in range(21) if channel != 3]
+    assert torch.equal(output[..., others], clean[..., others])
+
+
 @torch.no_grad()
 def test_zeros_and_numbers_near_nothing():
     rnn = network({}, layers=1)
