@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from quasirnn import QRNN, QRNNLayer, quantize
+from quasirnn.models import LanguageModel
 from quasirnn.nn.quantized import QuantizedEmbedding, QuantizedLinear
 from quasirnn.ops.quantized import error_bound
 
@@ -265,6 +266,25 @@ def test_a_module_with_two_names_stays_one():
     small = quantize(nn.Sequential(shared, QRNNLayer(8, 8), shared), linear=True)
     assert isinstance(small[2], QuantizedLinear)
     assert small[0] is small[2]
+
+
+def test_a_model_inside_of_another_module(tmp_path):
+    """Whose config is an object, as that of a model of transformers; what is inside can be saved and loaded."""
+
+    class Wrapper(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.config = object()
+            self.model = LanguageModel(9, hidden_size=4, num_layers=1)
+
+    model = Wrapper()
+    small = quantize(model)
+    assert small.config is not None
+    assert "quantized" not in model.model.config
+    small.model.save_pretrained(tmp_path)
+    tokens = torch.randint(9, (5, 2))
+    with torch.no_grad():
+        assert torch.equal(LanguageModel.from_pretrained(tmp_path)(tokens)[0], small.model(tokens)[0])
 
 
 @torch.no_grad()

@@ -45,9 +45,12 @@ def quantize(model: M, *, linear: bool = False, embedding: bool = False) -> M:
         raise TypeError(f"quantize: the weights must be float32, got {sorted(map(str, wide))}. model.float()?")
     holder = nn.ModuleList([copy.deepcopy(model)])
     quantize_(holder, linear=linear, embedding=embedding)
+    for module in holder.modules():
+        # That of a model of ours, wherever it stands; what others call so can be anything.
+        config: Any = getattr(module, "config", None)
+        if isinstance(config, dict):
+            module.config = {**config, "quantized": {"linear": linear, "embedding": embedding}}  # type: ignore[assignment]
     result: Any = holder[0]
-    if hasattr(result, "config"):
-        result.config = {**result.config, "quantized": {"linear": linear, "embedding": embedding}}
     copied: M = result.eval()
     return copied
 
