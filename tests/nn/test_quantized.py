@@ -247,6 +247,14 @@ def test_linear_and_embedding_on_request():
     assert (off <= error_bound(x.flatten(0, 1), shared.weight) + 1e-6).all()
 
 
+def test_an_embedding_with_a_largest_norm_stays_as_it_is():
+    model = nn.ModuleDict({"words": nn.Embedding(30, 8, max_norm=0.1), "rnn": QRNN(8, 8)})
+    small = quantize(model, embedding=True)
+    tokens = torch.arange(30)
+    with torch.no_grad():
+        assert torch.equal(small["words"](tokens), model["words"](tokens))
+
+
 def test_tied_weights_stay_tied():
     words = nn.Embedding(30, 8)
     model = nn.ModuleDict({"words": words, "rnn": QRNN(8, 8), "out": nn.Linear(8, 30)})
