@@ -37,6 +37,22 @@ def test_requests_are_counted_by_path_status_and_time():
     assert told['quasirnn_model_info{model="a \\"name\\"\\n",task="sentiment",cell="qrnn",parameters="5"}'] == 1
 
 
+def test_large_counts_have_all_their_digits():
+    """Prometheus takes differences: six digits of a million would stand still and then jump."""
+    telemetry, work = Telemetry([]), Work(1, 7, 1)
+    work.done["/classify", "m"] += 12_345_678
+    assert 'quasirnn_tokens_total{path="/classify",model="m"} 12345678\n' in telemetry.text(work, [])
+
+
+def test_buckets_are_all_there_in_rising_order():
+    telemetry = Telemetry(["/a"])
+    for seconds in (0.7, 0.001):
+        telemetry.observe("/a", 200, seconds)
+    buckets = [line for line in telemetry.text(Work(1, 7, 1), []).splitlines() if "_bucket" in line]
+    assert [line.partition('le="')[2].partition('"')[0] for line in buckets] == [*map(str, BOUNDS), "+Inf"]
+    assert [int(line.rpartition(" ")[2]) for line in buckets] == [1] * 7 + [2] * 6
+
+
 def test_processes_add_up_what_they_counted(tmp_path):
     telemetry, work = Telemetry(["/a"], tmp_path), Work(1, 7, 1)
     telemetry.observe("/a", 200, 0.1)

@@ -11,7 +11,6 @@ import queue
 import sys
 import threading
 import time
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -53,8 +52,9 @@ class Telemetry:
         self._counts[_sample("quasirnn_requests_total", path=path, status=status)] += 1
         self._counts[_sample("quasirnn_request_seconds_sum", path=path)] += seconds  # type: ignore[assignment]
         self._counts[_sample("quasirnn_request_seconds_count", path=path)] += 1
-        for bound in (*BOUNDS[bisect_left(BOUNDS, seconds) :], "+Inf"):
-            self._counts[_sample("quasirnn_request_seconds_bucket", path=path, le=bound)] += 1
+        # Those below too, with nothing to add: Prometheus wants all of them, in rising order.
+        for bound in (*BOUNDS, "+Inf"):
+            self._counts[_sample("quasirnn_request_seconds_bucket", path=path, le=bound)] += seconds <= float(bound)
 
     def text(self, work: Any, models: Iterable[Mapping[str, Any]]) -> str:
         """All that is counted, with what `work` has and does now."""
@@ -71,7 +71,8 @@ class Telemetry:
         for name, (kind, about) in HELP.items():
             lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
             lines += [
-                f"{sample} {value:g}"
+                # All digits: what is counted in millions still grows by one.
+                f"{sample} {value!r}"
                 for sample, value in totals.items()
                 if sample.startswith((f"{name}{{", f"{name}_"))
             ]
