@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 
 from quasirnn.serving.telemetry import BOUNDS, AccessLog, Telemetry
 from quasirnn.serving.work import Work
@@ -61,6 +62,20 @@ def test_processes_add_up_what_they_counted(tmp_path):
     (tmp_path / "1.json").write_bytes(own.read_bytes())
     (tmp_path / "2.json").write_bytes(b"{half")
     assert samples(telemetry.text(work, []))['quasirnn_requests_total{path="/a",status="200"}'] == 2
+
+
+def test_of_a_process_that_has_ended_only_what_it_counted_stays(tmp_path):
+    telemetry, work = Telemetry(["/a"], tmp_path), Work(1, 7, 1)
+    telemetry.observe("/a", 200, 0.1)
+    telemetry.save(work)
+    (own,) = tmp_path.glob("*.json")
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    own.rename(tmp_path / f"{ended.pid}.json")
+    told = samples(telemetry.text(work, []))
+    assert told['quasirnn_requests_total{path="/a",status="200"}'] == 2
+    assert told['quasirnn_request_seconds_count{path="/a"}'] == 2
+    assert told['quasirnn_queue_capacity{of="each"}'] == 7
 
 
 def test_the_counts_are_served(served):

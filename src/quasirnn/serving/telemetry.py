@@ -61,9 +61,10 @@ class Telemetry:
         totals = Counter(self._own(work))
         for file in [] if self._folder is None else self._folder.glob("*.json"):
             if file.stem != str(os.getpid()):
-                # Of a process that is about to save, or has ended.
+                # Of a process that is about to save.
                 with contextlib.suppress(OSError, ValueError):
-                    totals.update(parse_json_object(file.read_bytes()))
+                    counts = parse_json_object(file.read_bytes())
+                    totals.update(counts if _runs(int(file.stem)) else _without_gauges(counts))
         for model in models:
             told = {key: model[key] for key in ("task", "cell", "parameters")}
             totals[_sample("quasirnn_model_info", model=model["name"], **told)] = 1
@@ -96,6 +97,22 @@ class Telemetry:
         counts[_sample("quasirnn_jobs", state="active")] = work.active
         counts[_sample("quasirnn_queue_capacity", of="each")] = work.capacity
         return counts
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _without_gauges(counts: Mapping[str, float]) -> dict[str, float]:
+    """What still counts of a process that has ended: it has no queue and no jobs any more."""
+    gauges = {name for name, (kind, _) in HELP.items() if kind == "gauge"}
+    return {sample: value for sample, value in counts.items() if sample.partition("{")[0] not in gauges}
 
 
 def _sample(name: str, **labels: object) -> str:
