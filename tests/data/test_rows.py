@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -45,6 +46,18 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name, write):
     assert rows_of(write({name: FORMS[name]}) / name) == [("pos", "very good"), ("neg", "bad")]
+
+
+@pytest.mark.parametrize("first", ["1", "3"])
+def test_columns_by_number_where_a_label_is_one_of_the_numbers(first, write):
+    """AG News has classes 1 to 4 in its first column and the text in its third."""
+    path = write({"a.csv": f'"{first}","A title","very good"\n"4","Another","bad"\n'}) / "a.csv"
+    assert rows_of(path, replace(LABELLED, named={"label": "1", "text": "3"})) == [(first, "very good"), ("4", "bad")]
+
+
+def test_columns_whose_names_are_numbers(write):
+    path = write({"a.csv": "0,1,2\n7,pos,very good\n8,neg,bad\n"}) / "a.csv"
+    assert rows_of(path, replace(LABELLED, named={"label": "1", "text": "2"})) == [("pos", "very good"), ("neg", "bad")]
 
 
 # Name: text, line, and what is said.

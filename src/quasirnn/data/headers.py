@@ -50,7 +50,10 @@ def find_layout(cells: Sequence[str], columns: Columns, place: str) -> Layout:
     Raises:
         TextError: with what to type, where that is unclear.
     """
-    numbers = {name: int(value) for name, value in columns.named.items() if value.isdecimal() and value not in cells}
+    digits = {name: value for name, value in columns.named.items() if value.isdecimal()}
+    # A header may have numbers as names; a label in the first row of data may be one of them by chance.
+    names_there = all(value in cells for value in digits.values())
+    numbers = {} if names_there else {name: int(value) for name, value in digits.items()}
     if numbers and columns.strict:
         return _numbered(numbers, cells, columns, place)
     places = find_places(cells, columns, place)
