@@ -60,6 +60,12 @@ def test_columns_whose_names_are_numbers(write):
     assert rows_of(path, replace(LABELLED, named={"label": "1", "text": "2"})) == [("pos", "very good"), ("neg", "bad")]
 
 
+def test_one_number_for_two_columns_is_refused(write):
+    path = write({"a.tsv": "pos\tvery good\nneg\tbad\n"}) / "a.tsv"
+    with pytest.raises(TextError, match=r"a\.tsv:1: label=2 text=2: one column cannot be both"):
+        rows_of(path, replace(LABELLED, named={"label": "2", "text": "2"}))
+
+
 # Name: text, line, and what is said.
 ERRORS = {
     "missing label.tsv": ("pos\tgood\n\tbad\n", 2, "the label is empty. Leave the row out?"),

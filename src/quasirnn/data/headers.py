@@ -145,6 +145,9 @@ def _numbered(numbers: Mapping[str, int], cells: Sequence[str], columns: Columns
     for name, number in numbers.items():
         if not 1 <= number <= len(cells):
             raise TextError(f"{place}: {name}={number}: the row has {len(cells)} columns, counted from 1")
+    if len(set(numbers.values())) < len(numbers):
+        given = " ".join(f"{name}={number}" for name, number in numbers.items())
+        raise TextError(f"{place}: {given}: one column cannot be both")
     places = tuple(numbers[name] - 1 for name in columns.names)
     return Layout(places, len(cells), header=False, numbered=True)
 
