@@ -66,6 +66,12 @@ def test_one_number_for_two_columns_is_refused(write):
         rows_of(path, replace(LABELLED, named={"label": "2", "text": "2"}))
 
 
+def test_semicolons_where_a_name_has_a_comma(write):
+    path = write({"a.csv": "what, in full;stars\nvery good;pos\nbad;neg\n"}) / "a.csv"
+    named = {"label": "stars", "text": "what, in full"}
+    assert rows_of(path, replace(LABELLED, named=named)) == [("pos", "very good"), ("neg", "bad")]
+
+
 # Name: text, line, and what is said.
 ERRORS = {
     "missing label.tsv": ("pos\tgood\n\tbad\n", 2, "the label is empty. Leave the row out?"),
