@@ -66,6 +66,12 @@ def test_one_number_for_two_columns_is_refused(write):
         rows_of(path, replace(LABELLED, named={"label": "2", "text": "2"}))
 
 
+def test_one_key_for_two_columns_is_refused(write):
+    path = write({"a.jsonl": jsonl([{"x": "pos", "y": "very good"}])}) / "a.jsonl"
+    with pytest.raises(TextError, match=r"a\.jsonl:1: label and text are one key, 'x'"):
+        rows_of(path, replace(LABELLED, named={"label": "x", "text": "x"}))
+
+
 def test_semicolons_where_a_name_has_a_comma(write):
     path = write({"a.csv": "what, in full;stars\nvery good;pos\nbad;neg\n"}) / "a.csv"
     named = {"label": "stars", "text": "what, in full"}

@@ -232,6 +232,9 @@ def _from_json(file: Path, columns: Columns) -> Iterator[Row]:
             raise TextError(f"{place}: must be an object with {wanted}, got {type(record).__name__}")
         keys = list(record)
         places = find_places(keys, columns, place)
+        there = [number for number in places.values() if number is not None]
+        if len(set(there)) < len(there):
+            raise TextError(f"{place}: {' and '.join(columns.names)} are one key, {shown(keys[there[0]])}")
         yield tuple(_json_value(record, keys, name, places[name], place) for name in columns.names), place
 
 
