@@ -164,6 +164,9 @@ def test_characters_as_tokens(tmp_path):
     text = "to  do\nor be\n"
     assert tokenizer(text)["input_ids"] == vocabulary.encode(text).tolist()
     assert tokenizer.decode(vocabulary.encode("to be\nor")) == "to be\nor"
+    # As pipelines decode: nothing of the text is a special token.
+    assert tokenizer.decode(vocabulary.encode("to be\nor"), skip_special_tokens=True) == "to be\nor"
+    assert tokenizer(["to be", "or"], padding=True)["attention_mask"] == [[1] * 5, [0, 0, 0, 1, 1]]
 
 
 @pytest.mark.parametrize(

@@ -289,8 +289,11 @@ def tokenizer(folder: str | Path) -> transformers.PreTrainedTokenizerFast:
         made.normalizer = normalizers.Sequence(steps)
     names = {"unknown": "unk_token", "end": "eos_token", "padding": "pad_token", "start": "bos_token"}
     roles = {names[role]: token for role, token in specials.items()}
-    # Running text has no padding; what fills a row up is masked, whatever it is.
-    roles.setdefault("pad_token", specials.get("end", vocabulary.tokens[0]))
+    # Running text has no padding; what fills a row up is masked, whatever it is. Not a token of the text: decoding
+    # without special tokens would leave it out.
+    filler = specials.get("end", specials.get("unknown"))
+    if filler is not None:
+        roles.setdefault("pad_token", filler)
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=made, padding_side="left", clean_up_tokenization_spaces=False, **roles
     )
