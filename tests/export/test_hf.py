@@ -43,6 +43,12 @@ def test_auto_class_reads_a_run(model):
     assert torch.equal(model(ids).logits, expected.transpose(0, 1))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, "bfloat16", "auto"])
+def test_types_of_the_weights(dtype):
+    model = transformers.AutoModelForCausalLM.from_pretrained(LM, dtype=dtype)
+    assert model.dtype == (torch.float32 if dtype == "auto" else torch.bfloat16)
+
+
 def test_guarantee_exports_agree_greedy_generation(model):
     pipeline = quasirnn.load(LM)
     prompt = pipeline.vocabulary.encode("The ")

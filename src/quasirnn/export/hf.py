@@ -111,6 +111,8 @@ class _OnRuns(transformers.PreTrainedModel):
         model = cls(config)
         model.model = cls.kind.from_pretrained(folder)
         dtype = options.get("dtype", options.get("torch_dtype"))
+        # Also as its name: "bfloat16". "auto" is what the file has.
+        dtype = getattr(torch, dtype) if isinstance(dtype, str) and dtype != "auto" else dtype
         return (model.to(dtype) if isinstance(dtype, torch.dtype) else model).eval()
 
     def save_pretrained(self, folder: str | Path, *arguments: Any, **options: Any) -> None:
