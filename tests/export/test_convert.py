@@ -127,6 +127,15 @@ def test_the_command_makes_a_run(tmp_path):
             r"is not \(gates \* H, window \* D\)",
         ),
         ({"layers_bwd.0.linear.weight": torch.ones(6, 4)}, {}, "bidirectional"),
+        (
+            {
+                f"{side}.layers.0.linear.{part}": torch.ones(6, 4)[:, 0] if part == "bias" else torch.ones(6, 4)
+                for side in ("encoder", "decoder")
+                for part in ("weight", "bias")
+            },
+            {"input_size": 2, "hidden_size": 2},
+            r"several stacks: decoder\.layers\.0\.\* and encoder\.layers\.0\.\*",
+        ),
     ],
 )
 def test_other_state_dicts_are_refused(state, options, message):
