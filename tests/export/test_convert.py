@@ -10,6 +10,7 @@ import quasirnn
 from cli.command import here
 from quasirnn import QRNN
 from quasirnn.errors import UserError
+from quasirnn.export.convert_run import _vocabulary
 from quasirnn.models import LanguageModel
 
 CONFIGURATIONS = range(50)
@@ -113,6 +114,21 @@ def test_the_command_makes_a_run(tmp_path):
     assert pipeline.score("word0 word1\n").tokens == 3
     assert here("generate", tmp_path / "run", "--length", "5", "--seed", "1").code == 0
     assert "is there already" in here(*typed).mistake
+
+
+def test_vocabularies_of_fastai_are_filled_up(tmp_path):
+    file = tmp_path / "tokens.txt"
+    file.write_text("xxunk\nxxbos\nword\nxxfake\nxxfake\n")
+    vocabulary = _vocabulary(file, 5)
+    assert vocabulary.encode("word xxfake\n").tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize("wrong", ["word\nword", "two words\n", "\n"])
+def test_tokens_that_cannot_be_told_apart_are_refused(tmp_path, wrong):
+    file = tmp_path / "tokens.txt"
+    file.write_text("xxunk\nxxbos\n" + wrong)
+    with pytest.raises(UserError, match=r'tokens\.txt: "tokens"'):
+        _vocabulary(file, 2 + len(wrong.splitlines()))
 
 
 @pytest.mark.parametrize(
