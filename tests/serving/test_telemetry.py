@@ -3,6 +3,7 @@
 import io
 import json
 import subprocess
+import threading
 
 from quasirnn.serving.telemetry import BOUNDS, AccessLog, Telemetry
 from quasirnn.serving.work import Work
@@ -95,6 +96,24 @@ def test_a_line_of_json_for_each_response():
     wait_for(lambda: stream.getvalue().endswith("\n"))
     assert json.loads(stream.getvalue())["path"] == "/\x1b[2J"
     assert "\x1b" not in stream.getvalue()
+
+
+def test_lines_are_written_one_by_one():
+    """Several processes have one standard output: a pipe keeps only up to 4,096 bytes of a write together."""
+    go, written = threading.Event(), []
+
+    class Slow(io.StringIO):
+        def write(self, text: str) -> int:
+            go.wait()
+            written.append(text)
+            return len(text)
+
+    log = AccessLog(Slow())
+    for number in range(100):
+        log.add(number=number)
+    go.set()
+    wait_for(lambda: "".join(written).count("\n") == 100)
+    assert [json.loads(text)["number"] for text in written] == list(range(100))
 
 
 def test_a_log_that_nobody_reads_holds_nobody_up(monkeypatch):

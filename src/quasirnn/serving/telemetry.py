@@ -137,9 +137,8 @@ class AccessLog:
 
     def _write(self) -> None:
         while True:
-            lines = [self._lines.get()]
-            while not self._lines.empty():
-                lines.append(self._lines.get())
+            line = self._lines.get()
             with contextlib.suppress(OSError, ValueError):
-                self._stream.write("\n".join(lines) + "\n")
+                # One at a time: where several processes write to a pipe, only a short piece stays whole.
+                self._stream.write(line + "\n")
                 self._stream.flush()
