@@ -72,6 +72,18 @@ def test_one_key_for_two_columns_is_refused(write):
         rows_of(path, replace(LABELLED, named={"label": "x", "text": "x"}))
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("a.csv", "text,label,text\nvery good,pos,7\nbad,neg,8\n", "'text' and 'text'"),
+        ("a.jsonl", '{"label": "pos", "Text": "VERY GOOD", "text": "very good"}\n', "'Text' and 'text'"),
+    ],
+)
+def test_two_columns_of_one_name_are_not_guessed_at(write, name, text, what):
+    with pytest.raises(TextError, match=rf"{name}:1: 2 columns may be the text, {what}\. Rename one"):
+        rows_of(write({name: text}) / name)
+
+
 def test_semicolons_where_a_name_has_a_comma(write):
     path = write({"a.csv": "what, in full;stars\nvery good;pos\nbad;neg\n"}) / "a.csv"
     named = {"label": "stars", "text": "what, in full"}

@@ -85,7 +85,13 @@ def find_places(cells: Sequence[str], columns: Columns, place: str) -> dict[str,
     for name in columns.names:
         named = columns.named.get(name)
         known = [*([] if named is None else [named]), *([] if named and columns.strict else _known(name, columns))]
-        places[name] = next((there.index(plain(each)) for each in known if plain(each) in there), None)
+        called = next((plain(each) for each in known if plain(each) in there), None)
+        places[name] = None if called is None else there.index(called)
+        if called is not None and there.count(called) > 1:
+            again = [shown(cell) for cell, other in zip(cells, there, strict=True) if other == called]
+            raise TextError(
+                f"{place}: {len(again)} columns may be the {name}, {' and '.join(again)}. Rename one, or leave it out"
+            )
         if named is not None and columns.strict and places[name] is None:
             raise TextError(
                 f"{place}: {name}={named}: there is no such column, but {some([shown(cell) for cell in cells])}"
