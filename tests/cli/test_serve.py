@@ -1,12 +1,14 @@
 """`quasirnn serve` as a user runs it: a process, a port, signals and mistakes."""
 
 import json
+import os
 import shutil
 import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,7 +17,7 @@ from cli.command import Process, here
 from quasirnn.cli import serve
 from quasirnn.serving.server import listen_unix
 from quasirnn.training.signals import ECHO_SECONDS
-from serving.servers import answer_on, request_of
+from serving.servers import answer_on, request_of, wait_for
 
 
 class Server(Process):
@@ -208,6 +210,38 @@ def test_several_processes_serve_one_port_and_count_together(start, tiny_sentime
     )
     assert first.keys() == {"time", "client", "method", "path", "status", "seconds", "bytes"}
     assert [each["status"] for each in told if each["path"] == "/nowhere"] == [404]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+def test_processes_end_with_a_parent_that_is_killed_while_they_start(tmp_path, tiny_sentiment):
+    server = Process(tmp_path / "output", "serve", tiny_sentiment / "qrnn", "--processes", 2, "--port", 0)
+    children: list[int] = []
+
+    def started() -> bool:
+        children[:] = [child for child in children_of(server.popen.pid) if "spawn_main" in command_of(child)]
+        return len(children) == 2
+
+    try:
+        server.wait_for(started)
+        server.popen.kill()
+        server.popen.wait()
+        wait_for(lambda: not any(map(command_of, children)))
+    finally:
+        for child in children:
+            if "spawn_main" in command_of(child):
+                os.kill(child, signal.SIGKILL)
+
+
+def children_of(process: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def command_of(process: int) -> str:
+    """Nothing of one that has ended."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def test_a_mistake_of_several_processes_is_told_once(tmp_path):

@@ -2,6 +2,7 @@ import csv
 import io
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -45,6 +46,48 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name, write):
     assert rows_of(write({name: FORMS[name]}) / name) == [("pos", "very good"), ("neg", "bad")]
+
+
+@pytest.mark.parametrize("first", ["1", "3"])
+def test_columns_by_number_where_a_label_is_one_of_the_numbers(first, write):
+    """AG News has classes 1 to 4 in its first column and the text in its third."""
+    path = write({"a.csv": f'"{first}","A title","very good"\n"4","Another","bad"\n'}) / "a.csv"
+    assert rows_of(path, replace(LABELLED, named={"label": "1", "text": "3"})) == [(first, "very good"), ("4", "bad")]
+
+
+def test_columns_whose_names_are_numbers(write):
+    path = write({"a.csv": "0,1,2\n7,pos,very good\n8,neg,bad\n"}) / "a.csv"
+    assert rows_of(path, replace(LABELLED, named={"label": "1", "text": "2"})) == [("pos", "very good"), ("neg", "bad")]
+
+
+def test_one_number_for_two_columns_is_refused(write):
+    path = write({"a.tsv": "pos\tvery good\nneg\tbad\n"}) / "a.tsv"
+    with pytest.raises(TextError, match=r"a\.tsv:1: label=2 text=2: one column cannot be both"):
+        rows_of(path, replace(LABELLED, named={"label": "2", "text": "2"}))
+
+
+def test_one_key_for_two_columns_is_refused(write):
+    path = write({"a.jsonl": jsonl([{"x": "pos", "y": "very good"}])}) / "a.jsonl"
+    with pytest.raises(TextError, match=r"a\.jsonl:1: label and text are one key, 'x'"):
+        rows_of(path, replace(LABELLED, named={"label": "x", "text": "x"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("a.csv", "text,label,text\nvery good,pos,7\nbad,neg,8\n", "'text' and 'text'"),
+        ("a.jsonl", '{"label": "pos", "Text": "VERY GOOD", "text": "very good"}\n', "'Text' and 'text'"),
+    ],
+)
+def test_two_columns_of_one_name_are_not_guessed_at(write, name, text, what):
+    with pytest.raises(TextError, match=rf"{name}:1: 2 columns may be the text, {what}\. Rename one"):
+        rows_of(write({name: text}) / name)
+
+
+def test_semicolons_where_a_name_has_a_comma(write):
+    path = write({"a.csv": "what, in full;stars\nvery good;pos\nbad;neg\n"}) / "a.csv"
+    named = {"label": "stars", "text": "what, in full"}
+    assert rows_of(path, replace(LABELLED, named=named)) == [("pos", "very good"), ("neg", "bad")]
 
 
 # Name: text, line, and what is said.

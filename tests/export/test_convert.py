@@ -10,6 +10,7 @@ import quasirnn
 from cli.command import here
 from quasirnn import QRNN
 from quasirnn.errors import UserError
+from quasirnn.export.convert_run import _vocabulary
 from quasirnn.models import LanguageModel
 
 CONFIGURATIONS = range(50)
@@ -115,6 +116,21 @@ def test_the_command_makes_a_run(tmp_path):
     assert "is there already" in here(*typed).mistake
 
 
+def test_vocabularies_of_fastai_are_filled_up(tmp_path):
+    file = tmp_path / "tokens.txt"
+    file.write_text("xxunk\nxxbos\nword\nxxfake\nxxfake\n")
+    vocabulary = _vocabulary(file, 5)
+    assert vocabulary.encode("word xxfake\n").tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize("wrong", ["word\nword", "two words\n", "\n"])
+def test_tokens_that_cannot_be_told_apart_are_refused(tmp_path, wrong):
+    file = tmp_path / "tokens.txt"
+    file.write_text("xxunk\nxxbos\n" + wrong)
+    with pytest.raises(UserError, match=r'tokens\.txt: "tokens"'):
+        _vocabulary(file, 2 + len(wrong.splitlines()))
+
+
 @pytest.mark.parametrize(
     ("state", "options", "message"),
     [
@@ -127,6 +143,15 @@ def test_the_command_makes_a_run(tmp_path):
             r"is not \(gates \* H, window \* D\)",
         ),
         ({"layers_bwd.0.linear.weight": torch.ones(6, 4)}, {}, "bidirectional"),
+        (
+            {
+                f"{side}.layers.0.linear.{part}": torch.ones(6, 4)[:, 0] if part == "bias" else torch.ones(6, 4)
+                for side in ("encoder", "decoder")
+                for part in ("weight", "bias")
+            },
+            {"input_size": 2, "hidden_size": 2},
+            r"several stacks: decoder\.layers\.0\.\* and encoder\.layers\.0\.\*",
+        ),
     ],
 )
 def test_other_state_dicts_are_refused(state, options, message):

@@ -43,6 +43,12 @@ def test_auto_class_reads_a_run(model):
     assert torch.equal(model(ids).logits, expected.transpose(0, 1))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, "bfloat16", "auto"])
+def test_types_of_the_weights(dtype):
+    model = transformers.AutoModelForCausalLM.from_pretrained(LM, dtype=dtype)
+    assert model.dtype == (torch.float32 if dtype == "auto" else torch.bfloat16)
+
+
 def test_guarantee_exports_agree_greedy_generation(model):
     pipeline = quasirnn.load(LM)
     prompt = pipeline.vocabulary.encode("The ")
@@ -164,6 +170,9 @@ def test_characters_as_tokens(tmp_path):
     text = "to  do\nor be\n"
     assert tokenizer(text)["input_ids"] == vocabulary.encode(text).tolist()
     assert tokenizer.decode(vocabulary.encode("to be\nor")) == "to be\nor"
+    # As pipelines decode: nothing of the text is a special token.
+    assert tokenizer.decode(vocabulary.encode("to be\nor"), skip_special_tokens=True) == "to be\nor"
+    assert tokenizer(["to be", "or"], padding=True)["attention_mask"] == [[1] * 5, [0, 0, 0, 1, 1]]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from quasirnn import QRNN, QRNNLayer, quantize
+from quasirnn.models import LanguageModel
 from quasirnn.nn.quantized import QuantizedEmbedding, QuantizedLinear
 from quasirnn.ops.quantized import error_bound
 
@@ -165,6 +166,19 @@ def test_bad_numbers_show(value):
     assert torch.equal(output[:, [0, 2, 3]], clean[:, [0, 2, 3]])
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@torch.no_grad()
+def test_bad_weights_show(value):
+    """A network that has diverged must not look like one that works."""
+    rnn, x = network({}, layers=1), shaped({})
+    clean, _ = quantize(rnn)(x)
+    rnn.layers[0].weight[3, 0, 5] = value
+    output, _ = quantize(rnn)(x)
+    assert output[..., 3].isnan().all()
+    others = [channel for channel in range(21) if channel != 3]
+    assert torch.equal(output[..., others], clean[..., others])
+
+
 @torch.no_grad()
 def test_zeros_and_numbers_near_nothing():
     rnn = network({}, layers=1)
@@ -233,6 +247,14 @@ def test_linear_and_embedding_on_request():
     assert (off <= error_bound(x.flatten(0, 1), shared.weight) + 1e-6).all()
 
 
+def test_an_embedding_with_a_largest_norm_stays_as_it_is():
+    model = nn.ModuleDict({"words": nn.Embedding(30, 8, max_norm=0.1), "rnn": QRNN(8, 8)})
+    small = quantize(model, embedding=True)
+    tokens = torch.arange(30)
+    with torch.no_grad():
+        assert torch.equal(small["words"](tokens), model["words"](tokens))
+
+
 def test_tied_weights_stay_tied():
     words = nn.Embedding(30, 8)
     model = nn.ModuleDict({"words": words, "rnn": QRNN(8, 8), "out": nn.Linear(8, 30)})
@@ -245,6 +267,32 @@ def test_tied_weights_stay_tied():
     one = quantize(model, embedding=True)
     assert one["out"].weight is one["words"].weight
     assert one["out"].weight.dtype == torch.float32
+
+
+def test_a_module_with_two_names_stays_one():
+    shared = nn.Linear(8, 8)
+    small = quantize(nn.Sequential(shared, QRNNLayer(8, 8), shared), linear=True)
+    assert isinstance(small[2], QuantizedLinear)
+    assert small[0] is small[2]
+
+
+def test_a_model_inside_of_another_module(tmp_path):
+    """Whose config is an object, as that of a model of transformers; what is inside can be saved and loaded."""
+
+    class Wrapper(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.config = object()
+            self.model = LanguageModel(9, hidden_size=4, num_layers=1)
+
+    model = Wrapper()
+    small = quantize(model)
+    assert small.config is not None
+    assert "quantized" not in model.model.config
+    small.model.save_pretrained(tmp_path)
+    tokens = torch.randint(9, (5, 2))
+    with torch.no_grad():
+        assert torch.equal(LanguageModel.from_pretrained(tmp_path)(tokens)[0], small.model(tokens)[0])
 
 
 @torch.no_grad()

@@ -8,7 +8,17 @@ from quasirnn.ops.quantized import _int8_mm, _layer, _linear, quantize_weight
 
 pytestmark = pytest.mark.backends
 
-SIZES = [(1, 1, 1), (1, 63, 5), (2, 64, 4), (3, 65, 9), (4, 128, 8), (5, 200, 33), (17, 640, 12), (70, 129, 31)]
+SIZES = [
+    (1, 1, 1),
+    (20, 1, 6),
+    (1, 63, 5),
+    (2, 64, 4),
+    (3, 65, 9),
+    (4, 128, 8),
+    (5, 200, 33),
+    (17, 640, 12),
+    (70, 129, 31),
+]
 PATHS = {"chosen": 0, "plain": 1, "VNNI": 2, "library": 3}
 
 
@@ -70,6 +80,12 @@ def test_linear_is_the_plain_definition():
     torch.testing.assert_close(
         torch.ops.quasirnn.quantized_linear(x, weight, scale, bias), _linear(x, weight, scale, bias)
     )
+
+
+def test_a_linear_layer_without_outputs():
+    """As nn.Linear, which takes no outputs for an answer: a division by their number would end the process."""
+    weight, scale = torch.empty(0, 4, dtype=torch.int8), torch.empty(0)
+    assert torch.ops.quasirnn.quantized_linear(torch.randn(3, 4), weight, scale, None).shape == (3, 0)
 
 
 def test_weights_are_within_half_a_step():

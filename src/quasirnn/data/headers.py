@@ -50,7 +50,10 @@ def find_layout(cells: Sequence[str], columns: Columns, place: str) -> Layout:
     Raises:
         TextError: with what to type, where that is unclear.
     """
-    numbers = {name: int(value) for name, value in columns.named.items() if value.isdecimal() and value not in cells}
+    digits = {name: value for name, value in columns.named.items() if value.isdecimal()}
+    # A header may have numbers as names; a label in the first row of data may be one of them by chance.
+    names_there = all(value in cells for value in digits.values())
+    numbers = {} if names_there else {name: int(value) for name, value in digits.items()}
     if numbers and columns.strict:
         return _numbered(numbers, cells, columns, place)
     places = find_places(cells, columns, place)
@@ -82,7 +85,13 @@ def find_places(cells: Sequence[str], columns: Columns, place: str) -> dict[str,
     for name in columns.names:
         named = columns.named.get(name)
         known = [*([] if named is None else [named]), *([] if named and columns.strict else _known(name, columns))]
-        places[name] = next((there.index(plain(each)) for each in known if plain(each) in there), None)
+        called = next((plain(each) for each in known if plain(each) in there), None)
+        places[name] = None if called is None else there.index(called)
+        if called is not None and there.count(called) > 1:
+            again = [shown(cell) for cell, other in zip(cells, there, strict=True) if other == called]
+            raise TextError(
+                f"{place}: {len(again)} columns may be the {name}, {' and '.join(again)}. Rename one, or leave it out"
+            )
         if named is not None and columns.strict and places[name] is None:
             raise TextError(
                 f"{place}: {name}={named}: there is no such column, but {some([shown(cell) for cell in cells])}"
@@ -142,6 +151,9 @@ def _numbered(numbers: Mapping[str, int], cells: Sequence[str], columns: Columns
     for name, number in numbers.items():
         if not 1 <= number <= len(cells):
             raise TextError(f"{place}: {name}={number}: the row has {len(cells)} columns, counted from 1")
+    if len(set(numbers.values())) < len(numbers):
+        given = " ".join(f"{name}={number}" for name, number in numbers.items())
+        raise TextError(f"{place}: {given}: one column cannot be both")
     places = tuple(numbers[name] - 1 for name in columns.names)
     return Layout(places, len(cells), header=False, numbered=True)
 

@@ -165,13 +165,17 @@ def _separator(file: Path, columns: Columns) -> tuple[str, bool]:
         cells = line.split("\t")
         return "\t", all(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells)
     rows = {mark: next(csv.reader([line], delimiter=mark), []) for mark in MARKS}
-    try:
-        headers = [mark for mark, cells in rows.items() if find_layout(cells, columns, "").header]
-    except TextError:
-        headers = []
+    headers = [mark for mark, cells in rows.items() if _is_header(cells, columns)]
     # Without a header: the first that makes two cells of the row, none of which has another mark at its place.
     by_order = [mark for mark, cells in rows.items() if len(cells) > 1 and not re.search(r"[;\t|]", cells[0])]
     return next(iter([*headers, *by_order, ","])), True
+
+
+def _is_header(cells: Sequence[str], columns: Columns) -> bool:
+    try:
+        return find_layout(cells, columns, "").header
+    except TextError:
+        return False
 
 
 def _read_tsv(file: Path) -> Records:
@@ -228,6 +232,9 @@ def _from_json(file: Path, columns: Columns) -> Iterator[Row]:
             raise TextError(f"{place}: must be an object with {wanted}, got {type(record).__name__}")
         keys = list(record)
         places = find_places(keys, columns, place)
+        there = [number for number in places.values() if number is not None]
+        if len(set(there)) < len(there):
+            raise TextError(f"{place}: {' and '.join(columns.names)} are one key, {shown(keys[there[0]])}")
         yield tuple(_json_value(record, keys, name, places[name], place) for name in columns.names), place
 
 

@@ -87,11 +87,17 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _layers(state: Mapping[str, Tensor]) -> list[Foreign]:
     parts: dict[int, dict[str, Tensor]] = {}
+    stacks: dict[int, set[str]] = {}  # what stands before the names of a layer
     for name, value in state.items():
         if "bwd" in name:
             raise UserError(f"{name}: a bidirectional stack of fastai's, which has no equal here.")
         if match := STACK.fullmatch(name) or ONE_LAYER.fullmatch(name):
-            parts.setdefault(int(match[1] or 0), {})[match[2]] = value.float()
+            number = int(match[1] or 0)
+            parts.setdefault(number, {})[match[2]] = value.float()
+            stacks.setdefault(number, set()).add(name.partition("linear.")[0])
+            if len(stacks[number]) > 1:
+                both = " and ".join(f"{each}*" for each in sorted(stacks[number]))
+                raise UserError(f"several stacks: {both}. Convert a state dict of one at a time.")
     if not parts or sorted(parts) != list(range(len(parts))):
         raise UserError("no QRNN layers in it: rnns.0.linear.weight, layers.0.linear.weight or linear.weight.")
     layers = []

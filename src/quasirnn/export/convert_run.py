@@ -14,6 +14,8 @@ from quasirnn.tasks.language_model import TASK
 
 # What the other projects call the two tokens that running text needs; fastai begins each text with xxbos.
 UNKNOWN, END = ("<unk>", "xxunk"), ("<eos>", "xxbos")
+# With which fastai fills its vocabulary up to a multiple of 8, as often as that takes.
+FILLER = "xxfake"
 
 
 def convert_run(file: Path, out: Path, tokens: Path, zoneout: float = 0.0) -> None:
@@ -46,7 +48,8 @@ def convert_run(file: Path, out: Path, tokens: Path, zoneout: float = 0.0) -> No
 
 
 def _vocabulary(file: Path, size: int) -> Vocabulary:
-    tokens = list(read_lines(file))
+    # Each needs a name of its own; no text has them.
+    tokens = [f"{FILLER}{number}" if line == FILLER else line for number, line in enumerate(read_lines(file))]
     if len(tokens) != size:
         raise UserError(f"{file}: has {len(tokens):,} lines, the model {size:,} tokens; write one token a line.")
     specials = {}
@@ -55,4 +58,7 @@ def _vocabulary(file: Path, size: int) -> Vocabulary:
         if not there:
             raise UserError(f"{file}: has none of {' and '.join(names)}, which stands for {role}.")
         specials[role] = there[0]
-    return Vocabulary("word", tokens, specials)
+    try:
+        return Vocabulary("word", tokens, specials)
+    except ValueError as error:
+        raise UserError(f"{file}: {error}.") from None

@@ -111,6 +111,8 @@ class _OnRuns(transformers.PreTrainedModel):
         model = cls(config)
         model.model = cls.kind.from_pretrained(folder)
         dtype = options.get("dtype", options.get("torch_dtype"))
+        # Also as its name: "bfloat16". "auto" is what the file has.
+        dtype = getattr(torch, dtype) if isinstance(dtype, str) and dtype != "auto" else dtype
         return (model.to(dtype) if isinstance(dtype, torch.dtype) else model).eval()
 
     def save_pretrained(self, folder: str | Path, *arguments: Any, **options: Any) -> None:
@@ -289,8 +291,11 @@ def tokenizer(folder: str | Path) -> transformers.PreTrainedTokenizerFast:
         made.normalizer = normalizers.Sequence(steps)
     names = {"unknown": "unk_token", "end": "eos_token", "padding": "pad_token", "start": "bos_token"}
     roles = {names[role]: token for role, token in specials.items()}
-    # Running text has no padding; what fills a row up is masked, whatever it is.
-    roles.setdefault("pad_token", specials.get("end", vocabulary.tokens[0]))
+    # Running text has no padding; what fills a row up is masked, whatever it is. Not a token of the text: decoding
+    # without special tokens would leave it out.
+    filler = specials.get("end", specials.get("unknown"))
+    if filler is not None:
+        roles.setdefault("pad_token", filler)
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=made, padding_side="left", clean_up_tokenization_spaces=False, **roles
     )

@@ -24,7 +24,7 @@ def quantize(model: M, *, linear: bool = False, embedding: bool = False) -> M:
     Args:
         model: a QRNN, a QRNNLayer, or any module that holds such; in float32.
         linear: `nn.Linear` modules too.
-        embedding: `nn.Embedding` modules too: a quarter of the memory, no faster.
+        embedding: `nn.Embedding` modules too, unless they have a `max_norm`: a quarter of the memory, no faster.
 
     >>> from quasirnn import QRNN
     >>> rnn = quantize(QRNN(8, 16))
@@ -45,9 +45,12 @@ def quantize(model: M, *, linear: bool = False, embedding: bool = False) -> M:
         raise TypeError(f"quantize: the weights must be float32, got {sorted(map(str, wide))}. model.float()?")
     holder = nn.ModuleList([copy.deepcopy(model)])
     quantize_(holder, linear=linear, embedding=embedding)
+    for module in holder.modules():
+        # That of a model of ours, wherever it stands; what others call so can be anything.
+        config: Any = getattr(module, "config", None)
+        if isinstance(config, dict):
+            module.config = {**config, "quantized": {"linear": linear, "embedding": embedding}}  # type: ignore[assignment]
     result: Any = holder[0]
-    if hasattr(result, "config"):
-        result.config = {**result.config, "quantized": {"linear": linear, "embedding": embedding}}
     copied: M = result.eval()
     return copied
 
@@ -57,17 +60,25 @@ def quantize_(holder: nn.Module, *, linear: bool, embedding: bool) -> None:
     forms: dict[type, Any] = {QRNNLayer: QuantizedQRNNLayer}
     forms |= {nn.Linear: QuantizedLinear} if linear else {}
     forms |= {nn.Embedding: QuantizedEmbedding} if embedding else {}
+
+    def can_be_replaced(module: nn.Module) -> bool:
+        # An embedding with max_norm changes its vectors where it is read.
+        return type(module) in forms and getattr(module, "max_norm", None) is None
+
     owners: dict[int, list[nn.Module]] = {}
     for module in holder.modules():
         for parameter in module.parameters(recurse=False):
             owners.setdefault(id(parameter), []).append(module)
     # A weight with an owner that stays as it is would have to be kept in both forms.
-    kept = {key for key, modules in owners.items() if len(modules) > 1 and any(type(m) not in forms for m in modules)}
+    kept = {key for key, modules in owners.items() if len(modules) > 1 and not all(map(can_be_replaced, modules))}
     made: dict[int, nn.Module] = {}
     taken: Taken = {}
     for parent in list(holder.modules()):
-        for name, child in parent.named_children():
-            if type(child) in forms and id(child) not in made:
+        # Not named_children: it leaves out the second name of a module that has two.
+        for name, child in parent._modules.items():
+            if child is None:
+                continue
+            if can_be_replaced(child) and id(child) not in made:
                 if type(child) is QRNNLayer:
                     checks.pooling("quantize", child.pooling)
                 elif any(id(parameter) in kept for parameter in child.parameters(recurse=False)):

@@ -28,10 +28,10 @@ def quantize_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
     """int8 numbers of the weight's shape, and a float32 scale for each of its first dimension."""
     rows = weight.detach().float().flatten(1)
     scale = rows.abs().amax(1) / 127
-    # A channel of zeros, or of numbers too small to be divided by, is zero.
-    scale = torch.where((1 / scale).isfinite(), scale, 0.0)
+    # A channel of zeros, or of numbers too small to be divided by, is zero; one with a NaN or an infinity gives NaN.
+    scale = torch.where((1 / scale).isfinite() | scale.isnan(), scale, 0.0)
     inverse = torch.where(scale > 0, 1 / scale, 0.0)
-    quantized = (rows * inverse[:, None]).round().clamp(-127, 127).to(torch.int8)
+    quantized = (rows * inverse[:, None]).nan_to_num(0.0).round().clamp(-127, 127).to(torch.int8)
     return quantized.view(weight.shape), scale
 
 

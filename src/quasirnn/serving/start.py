@@ -1,7 +1,7 @@
 """From run folders to a server that runs."""
 
 import logging
-import os
+import multiprocessing
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -116,11 +116,12 @@ def serve(
             if ready is not None:
                 ready.set()
 
-        parent = os.getppid()
+        # As it was when this process was started: it may be gone by now.
+        parent = multiprocessing.parent_process()
 
         def tick() -> None:
             telemetry.save(work)
-            if ready is not None and os.getppid() != parent:
+            if ready is not None and parent is not None and not parent.is_alive():
                 # Who would have ended this process has been killed.
                 signals.received = signal.SIGTERM
 

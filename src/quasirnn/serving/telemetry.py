@@ -11,7 +11,6 @@ import queue
 import sys
 import threading
 import time
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -53,17 +52,19 @@ class Telemetry:
         self._counts[_sample("quasirnn_requests_total", path=path, status=status)] += 1
         self._counts[_sample("quasirnn_request_seconds_sum", path=path)] += seconds  # type: ignore[assignment]
         self._counts[_sample("quasirnn_request_seconds_count", path=path)] += 1
-        for bound in (*BOUNDS[bisect_left(BOUNDS, seconds) :], "+Inf"):
-            self._counts[_sample("quasirnn_request_seconds_bucket", path=path, le=bound)] += 1
+        # Those below too, with nothing to add: Prometheus wants all of them, in rising order.
+        for bound in (*BOUNDS, "+Inf"):
+            self._counts[_sample("quasirnn_request_seconds_bucket", path=path, le=bound)] += seconds <= float(bound)
 
     def text(self, work: Any, models: Iterable[Mapping[str, Any]]) -> str:
         """All that is counted, with what `work` has and does now."""
         totals = Counter(self._own(work))
         for file in [] if self._folder is None else self._folder.glob("*.json"):
             if file.stem != str(os.getpid()):
-                # Of a process that is about to save, or has ended.
+                # Of a process that is about to save.
                 with contextlib.suppress(OSError, ValueError):
-                    totals.update(parse_json_object(file.read_bytes()))
+                    counts = parse_json_object(file.read_bytes())
+                    totals.update(counts if _runs(int(file.stem)) else _without_gauges(counts))
         for model in models:
             told = {key: model[key] for key in ("task", "cell", "parameters")}
             totals[_sample("quasirnn_model_info", model=model["name"], **told)] = 1
@@ -71,7 +72,8 @@ class Telemetry:
         for name, (kind, about) in HELP.items():
             lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
             lines += [
-                f"{sample} {value:g}"
+                # All digits: what is counted in millions still grows by one.
+                f"{sample} {value!r}"
                 for sample, value in totals.items()
                 if sample.startswith((f"{name}{{", f"{name}_"))
             ]
@@ -97,6 +99,22 @@ class Telemetry:
         return counts
 
 
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _without_gauges(counts: Mapping[str, float]) -> dict[str, float]:
+    """What still counts of a process that has ended: it has no queue and no jobs any more."""
+    gauges = {name for name, (kind, _) in HELP.items() if kind == "gauge"}
+    return {sample: value for sample, value in counts.items() if sample.partition("{")[0] not in gauges}
+
+
 def _sample(name: str, **labels: object) -> str:
     # JSON escapes what Prometheus does, the backslash, the quote and the line end, and is ASCII besides.
     return f"{name}{{{','.join(f'{key}={json.dumps(str(value))}' for key, value in labels.items())}}}"
@@ -119,9 +137,8 @@ class AccessLog:
 
     def _write(self) -> None:
         while True:
-            lines = [self._lines.get()]
-            while not self._lines.empty():
-                lines.append(self._lines.get())
+            line = self._lines.get()
             with contextlib.suppress(OSError, ValueError):
-                self._stream.write("\n".join(lines) + "\n")
+                # One at a time: where several processes write to a pipe, only a short piece stays whole.
+                self._stream.write(line + "\n")
                 self._stream.flush()

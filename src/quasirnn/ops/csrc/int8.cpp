@@ -103,10 +103,12 @@ void vnni_all(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight, in
 // Fewer rows than this do not repay what the library does before it multiplies.
 constexpr int64_t kLibraryRows = 16;
 
-Int8Path chosen(int64_t n, Int8Path path) {
-  if (path != kAuto) return path;
+Int8Path chosen(int64_t n, int64_t K, Int8Path path) {
+  // torch._int_mm over a single column writes nothing at all, without an error.
+  const bool library = has_int8_library() && K > 1;
+  if (path != kAuto && (path != kLibrary || library)) return path;
   if (!has_vnni()) return kPlain;
-  return n >= kLibraryRows && has_int8_library() ? kLibrary : kVnni;
+  return n >= kLibraryRows && library ? kLibrary : kVnni;
 }
 
 }  // namespace
@@ -149,7 +151,7 @@ void dequantize_row(const int32_t* sums, float row_scale, const float* scales, f
 
 void int8_product(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight, int64_t W, int32_t* out, Int8Path path) {
   if (n == 0 || W == 0) return;
-  const Int8Path who = chosen(n, path);
+  const Int8Path who = chosen(n, K, path);
   if (who == kLibrary) {
     const auto code = [](ScalarType type) { return torch::stable::detail::to<int32_t>(torch::stable::detail::from(type)); };
     const MatrixHandle to({out, n, W, W, 1}, code(ScalarType::Int)), left({rows, n, K, K, 1}, code(ScalarType::Char)),

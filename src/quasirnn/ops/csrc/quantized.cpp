@@ -55,6 +55,7 @@ Tensor quantized_linear(Tensor x, Tensor weight, Tensor scale, Maybe bias) {
   check(bias, "bias", type, {W});
   STD_TORCH_CHECK(K > 0 && K <= kMostInt8Columns, "quasirnn: an int8 product sums 1 to ", kMostInt8Columns, " products");
   Tensor out = empty({n, W}, type);
+  if (W == 0) return out;
   const int64_t step = std::max<int64_t>(1, std::min<int64_t>(n, (int64_t{1} << 20) / std::max<int64_t>(1, W)));
   const Scratch<int8_t> rows(step * K);
   const Scratch<float> scales(step);
