@@ -26,13 +26,11 @@ class Lines:
         self.told = time.monotonic()
 
     def announce(self, training: Any, prepared: Any, path: Path) -> None:
-        from quasirnn.models.pretrained import count_parameters
-
-        settings, parameters = training.settings, count_parameters(prepared.model)
+        settings = training.settings
         layers = counted(settings.num_layers, "layer")
         self.say(
             f"{training.task}, preset {training.preset}: {settings.cell.upper()}, {layers} of {settings.hidden_size}, "
-            f"{parameters:,} parameters; {describe_corpus(prepared.corpus)}"
+            f"{prepared.parameters:,} parameters; {describe_corpus(prepared.corpus)}"
         )
         if prepared.fitted:
             self.say(prepared.fitted)

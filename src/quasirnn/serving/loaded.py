@@ -10,7 +10,6 @@ from typing import Any
 
 from quasirnn import files
 from quasirnn.errors import ModelFileError, NotFiniteError, shown
-from quasirnn.models.pretrained import count_parameters
 from quasirnn.serving.answers import encode
 from quasirnn.serving.api_errors import ApiError, invalid
 from quasirnn.serving.work import Job
@@ -45,7 +44,7 @@ class Loaded:
             "name": self.name,
             "task": self.task,
             "cell": model.settings.cell,
-            "parameters": count_parameters(model.model),
+            "parameters": model.parameters,
             "layers": model.settings.num_layers,
             "hidden_size": model.settings.hidden_size,
             "vocabulary_size": len(model.vocabulary),

@@ -15,6 +15,7 @@ import torch
 from quasirnn import files
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import RunError, UserError, shown
+from quasirnn.models.pretrained import count_parameters
 from quasirnn.nn import QRNN, QRNNLayer, quantize
 from quasirnn.tasks import significance
 from quasirnn.tasks.environment import environment
@@ -71,6 +72,10 @@ class Pipeline(Generic[S]):
         self._check_vocabulary()
         self.model: Any = run.load_model(task.model, self.vocabulary).to(device)
         self.device = torch.device(device)
+
+    @property
+    def parameters(self) -> int:
+        return count_parameters(self.model)
 
     def set_precision(self, precision: str) -> None:
         """Compute in bfloat16, or with int8 weights on a CPU, from now on. There is no way back.

@@ -340,6 +340,7 @@ class Prepared:
             start.initialise(task, self.model, data)
         self.corpus = data.describe()
         self.notes = data.notes
+        self.parameters = count_parameters(self.model)
 
     def learner(self, world: World, run: Run) -> TaskLearner:
         batches = self.task.batches(self.settings, self.data.parts["train"], self.model, world)

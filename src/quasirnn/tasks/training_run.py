@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import torch
 
 from quasirnn.errors import RunError, shown
-from quasirnn.models.pretrained import count_parameters
 from quasirnn.ops import torch_internals
 from quasirnn.tasks import run_folder
 from quasirnn.tasks.curves import draw_curves_of
@@ -206,7 +205,7 @@ def train(
         finished = outcome.steps_made and outcome.best_step is not None and outcome.signal is None
         if world.is_first and finished and training.data and task.rule(settings, training.preset) is not None:
             said = verdict(run, prepared, outcome.best_step)
-    return Trained(run, training, outcome, count_parameters(prepared.model), said)
+    return Trained(run, training, outcome, prepared.parameters, said)
 
 
 def plan_of(settings: TaskSettings, loss_scale: float) -> Plan:
