@@ -1,6 +1,9 @@
 """Installed models: a name stands for a run, a command without a run uses them, and their absence is one line."""
 
+import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +85,18 @@ def test_a_picture_of_an_installed_model_goes_where_the_user_is(installed, tmp_p
     assert result.code == 0, result.stderr
     assert (tmp_path / "here" / "states.png").is_file()
     assert not (installed / "states.png").exists()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", shipped.NAMES)
+def test_the_figures_of_a_card_are_those_of_its_model(name):
+    """From the data, where they are: QUASIRNN_DATA names the folder that holds imdb/, tatoeba-de-en/ ..."""
+    folder = shipped.models()[name]
+    told = json.loads((folder / "evaluation-test.json").read_text(encoding="utf-8"))
+    corpus = Path(os.environ.get("QUASIRNN_DATA", ""), told["corpus"])
+    if "QUASIRNN_DATA" not in os.environ or not corpus.exists():
+        pytest.skip(f"QUASIRNN_DATA names no folder with {told['corpus']}")
+    again = quasirnn.load(name).evaluate("test", [str(corpus)])
+    figure = next(key for key in ("accuracy", "bleu", "perplexity") if key in told)
+    assert getattr(again, figure) == pytest.approx(told[figure], abs=0.05)
+    assert f"{told[figure]:.2f}" in (folder / "README.md").read_text(encoding="utf-8")
