@@ -82,8 +82,7 @@ class BuildKernels(build_ext):
                 extension.libraries += ["c10", "torch", "torch_cpu"]
             super().run()
         except Exception as error:
-            if self.inplace or self.editable_mode:
-                self.remove_stale()
+            self.remove_stale()
             hint = " (a C++ compiler: apt install g++)" if "No such file" in str(error) else ""
             raise SystemExit(
                 f"quasirnn: the CPU kernels could not be built: {error}{hint}. "
