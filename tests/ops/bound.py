@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ops.cases import Case, exact, inputs, public, results
+from quasirnn.benchmarks.correctness import one_product, plain_products
 from quasirnn.ops import backends, reference
 
 NUMBERS = 16  # at least so many in every result of a cell
@@ -36,53 +37,12 @@ def parts(values: Tensors, case: Case) -> Tensors:
     }
 
 
-class OneDnn(torch.autograd.Function):
-    """x w^T and the gradient of x by oneDNN; the gradient of w, whose left side is transposed, by BLAS."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor, w: Tensor) -> Tensor:
-        ctx.save_for_backward(x, w)
-        return torch.ops.mkldnn._linear_pointwise(x, w, None, "none", [], "")
-
-    @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:
-        x, w = ctx.saved_tensors
-        grad = grad.contiguous()
-        return torch.ops.mkldnn._linear_pointwise(grad, w.T.contiguous(), None, "none", [], ""), grad.T @ x
-
-
-def one_product(multiply):
-    """`reference.convolve` as one product over the window."""
-
-    def convolve(x, weight, context=None, *, look_ahead=0, reverse=False, lengths=None, starts=None):
-        if reverse:
-            assert starts is None
-            turned = convolve(reference.flip(x, lengths), weight, context, look_ahead=look_ahead, lengths=lengths)
-            return reference.flip(turned, lengths)
-        T, B, D = x.shape
-        W, k, _ = weight.shape
-        if lengths is not None:
-            x = torch.where((torch.arange(T)[:, None] < lengths)[:, :, None], x, torch.zeros_like(x))
-        before = x.new_zeros(k - 1 - look_ahead, B, D) if context is None else context.transpose(0, 1)
-        padded = torch.cat([before, x, x.new_zeros(look_ahead, B, D)])
-        taps = [padded[j : j + T] for j in range(k)]
-        if starts is not None:
-            # The window sees its own sequence alone: the number of starts up to each step tells them apart.
-            own = starts.cumsum(0)
-            numbers = torch.cat([own.new_zeros(len(before), B), own, own.new_full((look_ahead, B), -1)])
-            taps = [tap * (numbers[j : j + T] == own)[..., None] for j, tap in enumerate(taps)]
-        windows = torch.cat(taps, dim=-1)
-        return multiply(windows.flatten(0, 1), weight.flatten(1)).view(T, B, W)
-
-    return convolve
-
-
 def plain_results(case: Case, dtype: torch.dtype, tensors: Tensors) -> list[Tensors]:
     """The same computation in plain PyTorch of the same type, by every library that it has for it."""
-    if case.function != "layer" or dtype != torch.float32 or case.B == 0 or (case.starts and case.reverse):
+    if case.function != "layer" or dtype != torch.float32 or case.B == 0:
         return [parts(results(exact, case, tensors), case)]
     found = []
-    for multiply in (lambda x, w: x @ w.T, OneDnn.apply)[: 1 + torch.backends.mkldnn.is_available()]:
+    for multiply in plain_products(dtype):
         with mock.patch.object(reference, "convolve", one_product(multiply)):
             found.append(parts(results(exact, case, tensors), case))
     return found

@@ -80,6 +80,7 @@ def peak_during(device: str, work: Callable[[], R]) -> tuple[Peak, R]:
         before = torch.cuda.memory_allocated()
         result = work()
         return Peak(before, torch.cuda.max_memory_allocated(), "torch.cuda.max_memory_allocated"), result
+    release_free_memory()
     if reset_peak():
         before = resident("VmRSS")
         result = work()

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from quasirnn import QRNN
 from quasirnn.benchmarks.correctness import WrongNumbers
-from quasirnn.benchmarks.memory import in_child, peak_during, process_peak, release_free_memory
+from quasirnn.benchmarks.memory import in_child, peak_during, process_peak
 from quasirnn.benchmarks.passes import stopwatch_for
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_benchmark, silent
 from quasirnn.benchmarks.tables import Table
@@ -198,7 +198,6 @@ def training_memory(task_name: str, cell: str, request: dict[str, Any], steps: i
     training = configure_cell(task, Request(**request), cell, device)
     training_steps = TrainingSteps(task, training, task.prepare(training.settings, training.data), device)
     load_libraries(device)
-    release_free_memory()
     while_reading = process_peak()
 
     def train() -> None:

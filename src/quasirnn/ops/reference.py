@@ -107,15 +107,20 @@ def convolve(
         starts = turned(starts, lengths)
         backwards = convolve(flip(x, lengths), weight, context, look_ahead=look_ahead, lengths=lengths, starts=starts)
         return flip(backwards, lengths)
+    inputs = taps(x, weight.shape[1], context, look_ahead, lengths, starts)
+    columns = [tap @ weight[:, j].T for j, tap in enumerate(inputs)]
+    return sum(columns[1:], columns[0])
+
+
+def taps(x: Tensor, k: int, context: Maybe, look_ahead: int, lengths: Maybe, starts: Maybe) -> list[Tensor]:
+    """What each of the k places of the window sees at every step, oldest input first: k of (T, B, D)."""
     T, B, D = x.shape
-    k = weight.shape[1]
     if lengths is not None:
         x = torch.where((torch.arange(T, device=x.device)[:, None] < lengths)[:, :, None], x, torch.zeros_like(x))
     before = x.new_zeros(k - 1 - look_ahead, B, D) if context is None else context.transpose(0, 1)
     padded = torch.cat([before, x, x.new_zeros(look_ahead, B, D)])
     outside = outside_window(starts, k, look_ahead)
-    columns = [without(padded[j : j + T], outside[j]) @ weight[:, j].T for j in range(k)]
-    return sum(columns[1:], columns[0])
+    return [without(padded[j : j + T], outside[j]) for j in range(k)]
 
 
 def activate(
