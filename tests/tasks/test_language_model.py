@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from quasirnn import load
 from quasirnn.errors import DataError, RunError, UserError
 from quasirnn.models import LanguageModel
 from quasirnn.models.initialisation import init_unit_gates
@@ -15,7 +16,7 @@ from quasirnn.tasks.language_model import TASK, loss_per_token, perplexity
 from quasirnn.tasks.settings import CELLS
 from quasirnn.tasks.task import Dataset
 from tasks.tiny import LANGUAGE_MODEL, learner
-from tasks.tiny_language_model import write_texts
+from tasks.tiny_language_model import train_tiny, write_texts
 
 VOCABULARY = 11
 
@@ -164,3 +165,16 @@ def test_a_validation_text_without_anything_to_predict(tmp_path):
 def test_more_streams_than_the_text_has_tokens(texts):
     with pytest.raises(DataError, match=r"cannot be cut into 1000 streams; at least 1001 are needed"):
         learner(LANGUAGE_MODEL.prepare(texts, "batch_size=1000"))
+
+
+def test_a_model_of_wikitext_reads_and_writes_ordinary_text(tmp_path):
+    line = 'The cat \'s two @-@ part " song " ( 1 @,@ 000 copies ) , a hit .\n'
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text(line * 40)
+    lm = load(train_tiny(tmp_path / "run", tmp_path, "max_steps=2").run.path)
+    written = "The cat 's two @-@ part song ."
+    assert lm.unknown_tokens("The cat's two-part song.") == []
+    assert lm.score("The cat's two-part song.") == lm.score(written)
+    assert lm.generate("The cat's", 20, seed=1).startswith("The cat's")
+    text = lm.generate("The cat's", 200, seed=1)
+    assert "@" not in text and " ," not in text and "( " not in text, text

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 # In every vocabulary of such a text, and in no other.
 MARKER = "@-@"
+QUOTE = '"'
 
 _SPACED = (
     (re.compile(r"(?<=\w)-(?=\w)"), " @-@ "),
@@ -16,8 +17,8 @@ _SPACED = (
     (re.compile(r"(?<=\w)'(?=\w)"), " '"),
     (re.compile(r'(?<!@)([,;:?!()\[\]"%$£/]|\.\.\.)(?!@)'), r" \1 "),
 )
-_BEFORE = frozenset([*".,;:?!)]%'", "...", "’"])  # stand right after the word before
-_BEHIND = frozenset("([$£#")  # stand right before the word behind
+_BEFORE = frozenset([*".,;:?!)]%'", "...", "’"])  # stand right after the previous word
+_BEHIND = frozenset("([$£#")  # stand right before the next word
 _INSIDE = {"@-@": "-", "@,@": ",", "@.@": ".", "/": "/"}
 
 
@@ -42,26 +43,33 @@ def _without_full_stop(word: str, known: Callable[[str], bool]) -> str:
     return word if known(word) or word.endswith("..") else f"{word[:-1]} ."
 
 
-def join(words: Iterable[str], before: str = "") -> Iterator[str]:
+def join(pieces: Iterable[str], before: str = "", *, line_start: bool = True) -> Iterator[str]:
     r"""Words of WikiText as pieces of ordinary text, one by one as they come; a line end is "\n".
 
-    >>> "".join(join(["He", "said", '"', "no", '"', "(", "a", "two", "@-@", "year", "@-@", "old", "'s", ")", "."]))
+    >>> "".join(join('He said " no " ( a two @-@ year @-@ old \'s ) .'.split(" ")))
     'He said "no" (a two-year-old\'s).'
 
     Args:
+        pieces: words, with a space before them or not.
         before: text that they continue, as WikiText writes it.
+        line_start: no space belongs before the first piece.
     """
-    joined = True  # to what stands before
-    quoted = False
-    for word in before.split(" ") if before else ():
-        quoted ^= word == '"'
-        joined = word in _BEHIND or word in _INSIDE or (quoted and word == '"')
-    for word in words:
+    quoted, last = False, ""
+    for last in before.rsplit("\n", 1)[-1].split(" "):
+        quoted ^= last == QUOTE
+    joined = line_start or _joins_next(last, quoted)
+    for piece in pieces:
+        word = piece.removeprefix(" ")
         if word == "\n":
             joined, quoted = True, False
             yield word
             continue
-        ends = word in _BEFORE or word in _INSIDE or word.startswith("'") or (quoted and word == '"')
+        ends = word in _BEFORE or word in _INSIDE or word.startswith("'") or (quoted and word == QUOTE)
         yield ("" if joined or ends else " ") + _INSIDE.get(word, word)
-        quoted ^= word == '"'
-        joined = word in _BEHIND or word in _INSIDE or (quoted and word == '"')
+        quoted ^= word == QUOTE
+        joined = _joins_next(word, quoted)
+
+
+def _joins_next(word: str, quoted: bool) -> bool:
+    """Whether no space follows a word: after an opening bracket or quote, and inside a word."""
+    return word in _BEHIND or word in _INSIDE or (quoted and word == QUOTE)

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from quasirnn.data import topics
+from quasirnn.data import topics, wikitext
 from quasirnn.data.batches import Batch
 from quasirnn.data.corpus import SPLITS, Columns, Corpus, Part, built_in, finish_line
 from quasirnn.data.known import line_count
@@ -459,17 +459,32 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         unknown = self.vocabulary.special("unknown")
         # A word that stands for all that are not known is nothing to write.
         sampler = Sampler(**how, never=() if unknown is None else (unknown,))
-        ids = torch.cat([start_of_line(self.vocabulary), self.vocabulary.encode(prompt)]).to(self.device)
+        text = self.as_written(prompt)
+        ids = torch.cat([start_of_line(self.vocabulary), self.vocabulary.encode(text)]).to(self.device)
         tokens = self.model.generate(ids, sampler)
         drawn = tokens if length is None else (next(tokens) for _ in range(length))
         line_start = not prompt or prompt[-1].isspace()
-        yield from self.vocabulary.pieces(drawn, line_start=line_start)
+        pieces = self.vocabulary.pieces(drawn, line_start=line_start)
+        yield from wikitext.join(pieces, text, line_start=line_start) if self.is_wikitext else pieces
+
+    @property
+    def is_wikitext(self) -> bool:
+        """Whether the model was trained on WikiText, whose words and marks are written apart."""
+        return wikitext.MARKER in self.vocabulary
+
+    def as_written(self, text: str) -> str:
+        """Text that someone typed as the training text would have it."""
+        return wikitext.separate(text, self.vocabulary.__contains__) if self.is_wikitext else text
+
+    def unknown_tokens(self, text: str) -> list[str]:
+        """The tokens of a typed text that are not in the vocabulary, each once."""
+        return self.vocabulary.unknown_tokens(self.as_written(text))
 
     def score(self, text: str) -> Score:
         """Bits of a text as a line of its own: at word level its line end is scored too."""
         if self.vocabulary.kind == "word":
             text = text.removesuffix("\n") + "\n"
-        ids = self.vocabulary.encode(text)
+        ids = self.vocabulary.encode(self.as_written(text))
         if len(ids) == 0:
             raise DataError("score: the text is empty; there is nothing to predict.")
         unknown = self.vocabulary.special("unknown")
@@ -559,7 +574,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
     def _examples(self, prompts: Sequence[str]) -> list[str]:
         """Those that the vocabulary has all of; the last one is empty, and always there."""
         *some, empty = prompts
-        known = [prompt for prompt in some if not self.vocabulary.unknown_tokens(prompt)]
+        known = [prompt for prompt in some if not self.unknown_tokens(prompt)]
         return [*known[: MOST_EXAMPLES - 1], empty]
 
     def _check_vocabulary(self) -> None:
@@ -614,7 +629,7 @@ def answer_generate(
         "tokens": request.length,
         "seconds": round(time.monotonic() - began, 3),
         "reason": "length",
-        "unknown": pipeline.vocabulary.unknown_tokens(request.prompt),
+        "unknown": pipeline.unknown_tokens(request.prompt),
     }
 
 
