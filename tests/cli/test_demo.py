@@ -19,7 +19,7 @@ from quasirnn.cli.demo import (
 )
 from quasirnn.data import number_words, reviews, topics
 from quasirnn.tasks import demo, sentiment, shipped
-from quasirnn.tasks.demo import Part, Row, Shown, steps_in_equal_time
+from quasirnn.tasks.demo import Part, Row, Shown, Speeds, steps_in_equal_time
 from quasirnn.tasks.registry import find_task
 from quasirnn.tasks.sentiment import TASK as SENTIMENT
 from quasirnn.tasks.sentiment import Classification, WordRead
@@ -181,8 +181,13 @@ def test_minutes_are_for_all_that_is_asked_for():
         assert share_of_steps(rest / 10, tasks, with_lstm) == pytest.approx(rest / 20 / (training + rest))
 
 
-@pytest.mark.parametrize("times", [0.5, 3])
-def test_steps_follow_the_minutes_and_epochs_have_room_for_them(quick, monkeypatch, times):
+@pytest.mark.parametrize(
+    ("times", "seconds", "steps"),
+    [(0.5, 1e-4, 600), (3, 1e-4, 3600), (1, 0.6 * 0.2, 300), (1, 0.2 * 60 / 800, 800)],
+)
+def test_steps_follow_the_minutes_and_the_machine_and_epochs_have_room_for_them(
+    quick, monkeypatch, times, seconds, steps
+):
     asked = {}
 
     def noted(task, request, *_):
@@ -190,11 +195,12 @@ def test_steps_follow_the_minutes_and_epochs_have_room_for_them(quick, monkeypat
         raise demo.Interrupted
 
     monkeypatch.setattr(demo, "train", noted)
+    monkeypatch.setattr(command, "in_turns", lambda *_: Speeds({}, ratio=1.0, seconds=seconds))
     training, rest = default_minutes([SENTIMENT], True)
     arguments = ("--task", "sentiment", "--minutes", times * training + rest, "--out", "new")
     assert here("demo", *arguments).code == 1
-    assert int(asked["max_steps"]) == pytest.approx(1200 * times, abs=1)
-    assert int(asked["epochs"]) >= 4 * max(1, times)
+    assert int(asked["max_steps"]) == pytest.approx(steps, abs=1)
+    assert int(asked["epochs"]) >= 4 * max(1, steps / 1200)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +215,7 @@ def test_speeds_are_taken_in_turns_and_the_ratio_pair_by_pair(quick):
     ticks = []
     speeds = command.in_turns(SENTIMENT, ["max_steps=9", "seed=3"], 4, lambda *tick: ticks.append(tick))
     assert speeds.items.keys() == {"qrnn", "lstm"}
-    assert min(*speeds.items.values(), speeds.ratio) > 0
+    assert min(*speeds.items.values(), speeds.ratio, speeds.seconds) > 0
     assert ticks == [(number, 7) for number in range(1, 8)]
 
 
@@ -265,8 +271,8 @@ def test_a_review_has_its_probability_below_each_word():
     ("minutes", "names", "with_lstm", "said"),
     [
         (10, TASKS, True, ""),
-        (2, TASKS, False, "so without the LSTM; "),
-        (1, TASKS[:2], False, "so without the LSTM and translation; "),
+        (2.5, TASKS, False, "so without the LSTM; "),
+        (1.5, TASKS[:2], False, "so without the LSTM and translation; "),
     ],
 )
 def test_a_short_time_leaves_out_what_it_is_not_enough_for_and_says_so(minutes, names, with_lstm, said):

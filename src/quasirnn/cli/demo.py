@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 WIDTH = 96
 # Steps of each cell before those that are timed.
 WARM_UP = 3
+# Minutes for imports and what the installed models do.
+INSTALLED_MODELS = 0.3
+# What all of it may take after set-up, if nothing else is asked for.
+DEFAULT_MINUTES = 4.0
 # Of the steps that the presets have, those with which a model is worth showing; and minutes that are enough for one.
 LEAST, LEAST_MINUTES = 0.5, 1.0
 
@@ -34,7 +38,8 @@ LEAST, LEAST_MINUTES = 0.5, 1.0
 def default_minutes(tasks: "Sequence[Task[Any]]", with_lstm: bool) -> tuple[float, float]:
     """What all training takes with all steps, and what everything else takes."""
     minutes = [task.demo.minutes for task in tasks if task.demo is not None]
-    return (2 if with_lstm else 1) * sum(each.training for each in minutes), sum(each.rest for each in minutes)
+    rest = INSTALLED_MODELS + sum(each.rest for each in minutes)
+    return (2 if with_lstm else 1) * sum(each.training for each in minutes), rest
 
 
 def share_of_steps(minutes: float, tasks: "Sequence[Task[Any]]", with_lstm: bool) -> float:
@@ -86,8 +91,8 @@ def demo(
     minutes: Annotated[
         float | None,
         typer.Option(
-            help="About how long it may take in all on two cores; the numbers of steps follow from it. "
-            "[default: those of the presets, about five minutes for all tasks]",
+            help="About how long it may take in all; the numbers of steps follow from it, and from the speed of this "
+            "machine. [default: 4, and never more steps than the presets have]",
             min=0.01,
             max=100,
         ),
@@ -126,12 +131,13 @@ def demo(
 
         if threads is not None:
             torch.set_num_threads(threads)
-        with_lstm, share = not no_lstm, 1.0
-        if minutes is not None:
-            chosen, with_lstm, note = what_fits(minutes, chosen, with_lstm, named=bool(task))
-            share = share_of_steps(minutes, chosen, with_lstm)
-            if note:
-                say(f"Note: {note}.")
+        allowed = DEFAULT_MINUTES if minutes is None else minutes
+        chosen, with_lstm, note = what_fits(allowed, chosen, with_lstm=not no_lstm, named=bool(task))
+        share = share_of_steps(allowed, chosen, with_lstm)
+        if minutes is None:
+            share = min(share, 1.0)
+        if note:
+            say(f"Note: {note}.")
         plan = Plan(
             cells=("qrnn", "lstm") if with_lstm else ("qrnn",),
             share=share,
@@ -188,6 +194,7 @@ def in_turns(task: "Task[Any]", overrides: Sequence[str], pairs: int, tick: "Tic
     return Speeds(
         items={cell: statistics.median(lap.items / lap.seconds for lap in each) for cell, each in laps.items()},
         ratio=statistics.median(lstm.seconds / qrnn.seconds for qrnn, lstm in pairs_of_laps),
+        seconds=statistics.median(lap.seconds for lap in laps["qrnn"]),
     )
 
 

@@ -41,6 +41,8 @@ UNFINISHED = "."
 NAMES = {"qrnn": "QRNN", "lstm": "LSTM"}
 # Steps of each cell that its speed is taken from.
 PAIRS = 30
+# Of the steps that are asked for, those that are made however slow the machine is.
+LEAST_STEPS = 0.25
 
 
 class Interrupted(Exception):
@@ -108,6 +110,7 @@ class Speeds:
 
     items: dict[str, float]  # a second, by cell
     ratio: float  # QRNN / LSTM, pair by pair
+    seconds: float  # a step of the QRNN
 
 
 # Times some steps of both cells in turns, with these KEYs: (task, overrides, number of pairs, tick).
@@ -177,6 +180,8 @@ def run_part(task: Task[Any], folder: Path, plan: Plan, screen: Screen) -> Part:
     if plan.time_cells is not None:
         with screen.progress("a step of each cell in turns") as tick:
             speeds = plan.time_cells(task, keys(most), min(PAIRS, most), tick)
+        # A machine that is slower than the one the minutes were measured on makes fewer steps, not a longer demo.
+        most = steps["qrnn"] = steps_that_fit(most, 60 * plan.share * demo.minutes.training, speeds.seconds)
         steps["lstm"] = steps_in_equal_time(most, speeds.ratio)
     rows, runs, pipelines = [], [], []
     for cell in plan.cells:
@@ -237,6 +242,15 @@ def steps_in_equal_time(steps: int, ratio: float) -> int:
     (800, 1600)
     """
     return max(1, round(steps / ratio))
+
+
+def steps_that_fit(steps: int, seconds: float, each: float) -> int:
+    """At most `steps`, as many as there is time for; LEAST_STEPS of them in any case.
+
+    >>> steps_that_fit(1200, seconds=12, each=0.02), steps_that_fit(1200, seconds=12, each=0.001)
+    (600, 1200)
+    """
+    return min(steps, max(1, round(LEAST_STEPS * steps), int(seconds / each)))
 
 
 def finished(unfinished: Path) -> Path:
