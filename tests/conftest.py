@@ -19,10 +19,25 @@ hypothesis.settings.register_profile("full", max_examples=300, deadline=None)
 hypothesis.settings.load_profile("quick")
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """What a module sets up once is set up once: its tests that need it go to one worker (`--dist loadgroup`)."""
+    for item in items:
+        # What pytest itself reads: there is no public way to ask a test for the scopes of its fixtures.
+        fixtures = getattr(item, "_fixtureinfo", None)
+        scopes = {each[-1].scope for each in fixtures.name2fixturedefs.values()} if fixtures else ()
+        if "module" in scopes and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(item.config.rootpath))))
+
+
+def pytest_collection_finish(session):
     """What has been imported is no garbage: a collection of it takes half a second, and some tests ask for many."""
     gc.collect()
     gc.freeze()
+    # xdist 3.8 cannot group tests under pytest 9.2: every worker would set up again what a group is to share.
+    if getattr(session.config.option, "loadgroup", False):
+        grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+        assert all("@" in item.nodeid for item in grouped), "this pytest-xdist does not group tests with this pytest"
 
 
 @pytest.fixture(autouse=True)

@@ -149,7 +149,8 @@ def test_int8_by_onnxruntime(tmp_path):
     rnn = QRNN(32, 64, 2).eval()
     file, small = tmp_path / "layer.onnx", tmp_path / "int8.onnx"
     export(rnn, file)
-    quantization.quantize_dynamic(file, small)
+    # Weights of seven bits: a CPU without VNNI adds pairs of products in 16 bits, and eight would overflow.
+    quantization.quantize_dynamic(file, small, reduce_range=True)
     assert small.stat().st_size < 0.45 * file.stat().st_size
     x, c = torch.randn(20, 2, 32), torch.zeros(2, 2, 64 + rnn.context_width)
     whole, quantised = (run(session(model), input=x, c_0=c)["output"] for model in (file, small))

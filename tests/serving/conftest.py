@@ -21,6 +21,7 @@ PAGE = {
 CARD = "# A classifier\n\nBad at irony: \u201cgreat\u201d.\n"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:

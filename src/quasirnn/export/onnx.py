@@ -56,8 +56,8 @@ def export(model: nn.Module, path: str | Path, *, step: bool = False, lengths: b
 def _files(model: nn.Module, path: Path, step: bool, lengths: bool) -> dict[Path, Graph]:
     if any(isinstance(module, QUANTIZED) for module in model.modules()):
         raise UserError(
-            "this is an int8 copy: export the model it was made of; onnxruntime.quantization.quantize_dynamic makes an "
-            "int8 file of that."
+            "this is an int8 copy: export the model it was made of; onnxruntime's quantize_dynamic(..., "
+            "reduce_range=True) makes an int8 file of that."
         )
     poolings = {module.pooling for module in model.modules() if isinstance(module, QRNNLayer)}
     if others := sorted(poolings - {"f", "fo", "ifo"}):
