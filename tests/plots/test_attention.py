@@ -11,7 +11,7 @@ def uniform(T: int, S: int) -> np.ndarray:
     return np.full((T, S), 1 / S)
 
 
-@pytest.mark.parametrize(("T", "S"), [(1, 1), (7, 3), (26, 40), pytest.param(150, 150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("T", "S"), [(1, 1), (7, 3), (26, 40), pytest.param(150, 150, marks=pytest.mark.full)])
 def test_characters_stand_apart(T, S, tmp_path, figures):
     letters = "Wmjg$_@%Ä "
     source, target = (letters * 15)[:S], (letters * 15)[:T]

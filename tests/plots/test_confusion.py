@@ -27,7 +27,7 @@ def test_counts_and_shares_of_the_true_class(tmp_path, figures):
     assert overlaps(figures[0]) == []
 
 
-@pytest.mark.parametrize("C", [1, 3, 12, 13, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("C", [1, 3, 12, 13, pytest.param(50, marks=pytest.mark.full)])
 def test_any_number_of_classes(C, tmp_path, figures):
     counts = np.eye(C, dtype=int) * 123_456 + np.eye(C, k=1, dtype=int) * 3
     names = [f"$the_class$ with number {n}" for n in range(C)]

@@ -18,7 +18,7 @@ def draw(path, text, H=8, **options):
     hidden_states(path, text, options.pop("values", states(T, H)), probability_name="P(positive)", **options)
 
 
-@pytest.mark.parametrize("T", [1, 2, 15, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("T", [1, 2, 15, pytest.param(200, marks=pytest.mark.full)])
 def test_all_words_are_there_and_none_lies_on_another(T, tmp_path, figures):
     text = ["gorgeous", "not", "exactly", "Donaudampfschifffahrt", ",", "Wygjq"] * T
     draw(tmp_path / "states.svg", text[:T], title="A title")
@@ -35,7 +35,7 @@ def test_all_words_are_there_and_none_lies_on_another(T, tmp_path, figures):
     assert 0.05 < height / width < 1.6
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_book_keeps_its_rows_and_loses_words(tmp_path, figures):
     draw(tmp_path / "states.svg", ["word"] * 3000, H=2)
     count = words(tmp_path / "states.svg").count("word")
