@@ -17,7 +17,7 @@ _SPACED = (
     (re.compile(r"(?<=\w)'(?=\w)"), " '"),
     (re.compile(r'(?<!@)([,;:?!()\[\]"%$£/]|\.\.\.)(?!@)'), r" \1 "),
 )
-_BEFORE = frozenset([*".,;:?!)]%'", "...", "’"])  # stand right after the previous word
+_BEFORE = frozenset([*".,;:?!)]%'", "...", "\u2019"])  # stand right after the previous word
 _BEHIND = frozenset("([$£#")  # stand right before the next word
 _INSIDE = {"@-@": "-", "@,@": ",", "@.@": ".", "/": "/"}
 

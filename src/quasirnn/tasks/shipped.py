@@ -15,7 +15,7 @@ from quasirnn.files import nearest_path, read_json
 PACKAGE = "quasirnn_models"
 INSTALL = "pip install quasirnn-models"
 # Known also where they are not installed, so that a name is not taken for a folder that is missing.
-NAMES = ("reviews-en", "tatoeba-de-en")
+NAMES = ("reviews-en", "tatoeba-de-en", "wiki-en")
 
 
 def models() -> dict[str, Path]:
