@@ -15,6 +15,7 @@ PAIRS = [
     ("They don't; Dr. Who does!", "They don 't ; Dr. Who does !"),
     ("in the U.S. Army, 50% of $5", "in the U.S. Army , 50 % of $ 5"),
     ("either/or", "either / or"),
+    ("== Plot ==\n= A title =", "= = Plot = =\n= A title ="),
     ("first\nsecond line.", "first\nsecond line ."),
 ]
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 # In every vocabulary of such a text, and in no other.
 MARKER = "@-@"
-QUOTE = '"'
+QUOTE, HEADING = '"', "="
 
 _SPACED = (
     (re.compile(r"(?<=\w)-(?=\w)"), " @-@ "),
     (re.compile(r"(?<=\d)([.,])(?=\d)"), r" @\1@ "),
     (re.compile(r"(?<=\w)'(?=\w)"), " '"),
+    (re.compile(r"=(?==)"), "= "),  # of a heading
     (re.compile(r'(?<!@)([,;:?!()\[\]"%$£/]|\.\.\.)(?!@)'), r" \1 "),
 )
 _BEFORE = frozenset([*".,;:?!)]%'", "...", "\u2019"])  # stand right after the previous word
@@ -61,13 +62,14 @@ def join(pieces: Iterable[str], before: str = "", *, line_start: bool = True) ->
     for piece in pieces:
         word = piece.removeprefix(" ")
         if word == "\n":
-            joined, quoted = True, False
+            joined, quoted, last = True, False, ""
             yield word
             continue
         ends = word in _BEFORE or word in _INSIDE or word.startswith("'") or (quoted and word == QUOTE)
+        ends |= word == last == HEADING
         yield ("" if joined or ends else " ") + _INSIDE.get(word, word)
         quoted ^= word == QUOTE
-        joined = _joins_next(word, quoted)
+        joined, last = _joins_next(word, quoted), word
 
 
 def _joins_next(word: str, quoted: bool) -> bool:
