@@ -155,7 +155,7 @@ def check_methods(plan: Plan, setting: Setting) -> list[Check]:
         fewer = None if logits is None else max(1, logits * rows // plan.rows)
         chunk = rows if fewer is None else max(1, fewer // plan.vocabulary)
         mine = named(names, loss_pass(fewer, inputs)())
-        check = compare(mine, exact, named(names, plain_in_chunks(chunk, inputs)), torch.float32)
+        check = compare(mine, exact, [named(names, plain_in_chunks(chunk, inputs))], torch.float32)
         checks.append(replace(check, worst=f"{check.worst} ({name})"))
     return checks
 
