@@ -184,7 +184,7 @@ def plain_products(dtype: torch.dtype) -> list[Product]:
 
 
 def one_product(multiply: Product) -> Callable[..., Tensor]:
-    """`reference.convolve` with one product over the whole window, as the layer makes it, instead of one for each tap."""
+    """`reference.convolve` with one product over the whole window, as the layer has it, not one for each tap."""
 
     def convolve(
         x: Tensor,

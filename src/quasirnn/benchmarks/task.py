@@ -24,16 +24,12 @@ from quasirnn.benchmarks.passes import stopwatch_for
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_benchmark, silent
 from quasirnn.benchmarks.tables import Table
 from quasirnn.benchmarks.timing import Samples, Stopwatch, median_interval
-from quasirnn.benchmarks.training_steps import (
-    Request,
-    Task,
-    TrainingSteps,
-    configure_cell,
-    find_task,
-    multiply_adds,
-    settings_of,
-)
+from quasirnn.benchmarks.training_steps import TrainingSteps, configure_cell, multiply_adds
 from quasirnn.plots.bars import stacked_bars
+from quasirnn.tasks.registry import find_task
+from quasirnn.tasks.settings import to_json
+from quasirnn.tasks.task import Task
+from quasirnn.tasks.training_run import Request
 
 # The cells of the settings, with the names for tables.
 CELLS = {"qrnn": "QRNN", "lstm": "nn.LSTM"}
@@ -134,7 +130,7 @@ def run(plan: Plan, setting: Setting, progress: Progress = silent, *, task: Task
                 "multiply_adds": multiply_adds(prepared[cell].model),
                 **summarise_laps(name, contestants[cell].laps[plan.warm_up :], in_parts=setting.device == "cpu"),
                 "memory": memory[cell],
-                "settings": settings_of(trainings[cell]),
+                "settings": to_json(trainings[cell].settings),
             }
             for cell, name in CELLS.items()
         ]
@@ -171,18 +167,8 @@ def same(one: Any, other: Any) -> bool:
 
 
 def measure_memory(task: Task[Any], cell: str, request: Request, plan: Plan, setting: Setting) -> dict[str, Any]:
-    arguments = {
-        "task_name": task.name,
-        "cell": cell,
-        "request": {
-            "data": list(request.data),
-            "preset": request.preset,
-            "overrides": list(request.overrides),
-            "options": dict(request.options),
-        },
-        "steps": plan.memory_steps,
-        "device": setting.device,
-    }
+    steps, device = plan.memory_steps, setting.device
+    arguments = {"task_name": task.name, "cell": cell, "request": asdict(request), "steps": steps, "device": device}
     return in_child(training_memory, arguments, f"the memory of {CELLS[cell]}")
 
 
