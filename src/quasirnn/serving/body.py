@@ -1,6 +1,6 @@
-"""ASGI middleware before every path: checks the Host, limits the size and the time of a body, adds headers.
+"""The body of a request: middleware before every path limits its size and time, and routes parse it as strict JSON.
 
-Nothing is parsed here, and nothing is kept of a body that is too large.
+The middleware also checks the Host and adds headers. Nothing is kept of a body that is too large.
 """
 
 import asyncio
