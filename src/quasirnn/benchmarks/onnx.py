@@ -13,6 +13,7 @@ from torch import nn
 
 from quasirnn import QRNN
 from quasirnn.benchmarks.correctness import WrongNumbers, require_correct
+from quasirnn.benchmarks.layer import Plan
 from quasirnn.benchmarks.passes import time_passes
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
 from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
@@ -22,15 +23,6 @@ from quasirnn.export.onnx import layer_graph
 from quasirnn.export.onnx_graph import Graph
 from quasirnn.export.onnx_lstm import layer as lstm_layer
 from quasirnn.plots.heatmap import Grid
-
-
-@dataclass(frozen=True)
-class Plan:
-    batches: tuple[int, ...]
-    lengths: tuple[int, ...]
-    H: int
-    budget: Budget  # for each cell
-
 
 FULL = Plan((1, 8, 32), (32, 128, 512), 320, Budget(seconds=2.0))
 QUICK = Plan((1, 32), (32, 512), 320, Budget(seconds=1.0, most_seconds=3.0))

@@ -51,7 +51,7 @@ class TrainingSteps:
     def __init__(self, task: Task[Any], training: Training[Any], prepared: Prepared, device: str) -> None:
         settings = training.settings
         plan = plan_of(settings, task.loss_scale(settings))
-        self.name = settings.cell
+        self.name, self.prepared = settings.cell, prepared
         self.world = World(PRECISIONS[settings.precision], cpu=device == "cpu")
         if self.world.size > 1:
             raise RunError("steps are timed in one process: start this without torchrun.")
