@@ -8,9 +8,9 @@ from torch import nn
 
 from benchmarks.tiny import AT_ONCE, PLANS
 from quasirnn import QRNN
-from quasirnn.benchmarks import floor, layer, passes, step, train_step
+from quasirnn.benchmarks import floor, layer, passes, train_step
 from quasirnn.benchmarks.result import Figure, Setting, geometric_mean
-from quasirnn.benchmarks.tables import pivot, summary_table
+from quasirnn.benchmarks.tables import grid_table, ratio_grid, summary_table
 
 
 def test_every_cell_is_announced_and_measured():
@@ -95,7 +95,7 @@ def test_a_stream_goes_on_from_its_state():
 
     rnn = QRNN(4, 4)
     rnn.register_forward_hook(note)
-    one = step.step_pass(lambda *sizes, device: rnn, step.Model(4, 1), "cpu")
+    one = passes.step_pass(rnn, torch.randn(1, 1, 4))
     for _ in range(3):
         one()
     with torch.no_grad():
@@ -126,12 +126,15 @@ def test_a_loop_over_cells_is_the_lstm():
     torch.testing.assert_close(loop(x)[0], lstm(x)[0])
 
 
-def test_pivot_and_summary():
+def test_grid_and_summary():
     cells = [{"B": 1, "T": 2, "ratio": 1.5}, {"B": 8, "T": 4, "ratio": 2.5}]
-    rows, columns, matrix = pivot(cells, "B", "T", lambda cell: cell["ratio"])
-    assert (rows, columns) == ([1, 8], [2, 4])
-    assert matrix[0][0] == 1.5
-    assert math.isnan(matrix[0][1])
+    grid = ratio_grid("a /\nb", cells, lambda cell: cell["ratio"])
+    assert (grid.rows, grid.columns) == (["1", "8"], ["2", "4"])
+    assert grid.values[0, 0] == 1.5
+    assert math.isnan(grid.values[0, 1])
+    table = grid_table(grid, "time")
+    assert (table.title, table.header) == ("a / b: time", ["batch \\ length", "2", "4"])
+    assert table.rows == [["1", "1.50", "nan"], ["8", "nan", "2.50"]]
     table = summary_table([Figure("memory", 17.25, "MB"), Figure("other", 1.0)])
     assert table.rows == [["memory", "17.2 MB"], ["other", "1.00"]]
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)

@@ -36,6 +36,10 @@ class Result:
         assert self.stderr.count("\n") == 1, self
         return self.stderr.removeprefix("quasirnn: ").rstrip("\n")
 
+    @property
+    def notes(self) -> list[str]:
+        return [line.removeprefix("Note: ") for line in self.stderr.splitlines() if line.startswith("Note: ")]
+
 
 def here(*arguments: object, stdin: bytes = b"", stdout: TextIO | None = None) -> Result:
     """Run `quasirnn ARGUMENTS`. What would end in a traceback is raised. `stdout`: where to print instead."""
@@ -65,6 +69,11 @@ def as_json(*arguments: object, **options: bytes) -> dict:
     result = here(*arguments, "--json", **options)
     assert (result.code, result.stderr) == (0, ""), result
     return json.loads(result.stdout, parse_constant=no_constant)
+
+
+def read(run: Path, name: str) -> dict:
+    """A JSON file of a run."""
+    return json.loads((run / name).read_text())
 
 
 def everything(folder: Path) -> dict[str, tuple[int, str]]:

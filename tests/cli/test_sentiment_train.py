@@ -1,12 +1,9 @@
 """`quasirnn train sentiment`: word vectors, repeated and held-out texts."""
 
-import json
-from pathlib import Path
-
 import pytest
 from safetensors.torch import load_file
 
-from cli.command import as_json, everything, here
+from cli.command import as_json, everything, here, read
 from quasirnn.models.bag_of_words import accuracy, fit_best
 from quasirnn.training.metrics import read_metrics
 from tasks.tiny import SENTIMENT
@@ -20,22 +17,17 @@ def texts(tmp_path):
     return write_labelled(tmp_path / "texts")
 
 
-def read(run: Path, name: str) -> dict:
-    return json.loads((run / name).read_text())
-
-
 def test_repeated_texts_are_a_note(tmp_path):
     rows = labelled_rows("train")
     write_rows(tmp_path / "texts" / "train.tsv", [*rows, rows[0], ("bad", rows[1][1])])
     write_rows(tmp_path / "texts" / "valid.tsv", [rows[2], *labelled_rows("valid")])
     result = here(*TRAIN, "--data", tmp_path / "texts", "--out", tmp_path / "run", *keys("max_steps=1"))
     assert result.code == 0
-    notes = [line.removeprefix("Note: ") for line in result.stderr.splitlines() if line.startswith("Note: ")]
-    assert notes[:2] == [
+    assert result.notes[:2] == [
         "texts: no file for test, so held out of train (4 of 50 texts, the same share of every label, seed 1)",
         "train: 2 of 46 texts repeat another one; 1 texts have more than one label",
     ]
-    assert "valid: 1 of 13 texts are in train as well" in notes
+    assert "valid: 1 of 13 texts are in train as well" in result.notes
 
 
 def test_the_test_set_is_touched_by_evaluate_alone(texts, tmp_path):

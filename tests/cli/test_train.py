@@ -1,7 +1,6 @@
 """`quasirnn train` from the first word to the last: run folders, mistakes, resuming, signals, several processes."""
 
 import errno
-import json
 import os
 import shlex
 import signal
@@ -12,7 +11,7 @@ import pytest
 import torch
 from torch import distributed
 
-from cli.command import LAUNCHER, SCRIPT, Process, as_json, everything, here
+from cli.command import LAUNCHER, SCRIPT, Process, as_json, everything, here, read
 from cli.interrupted import kill_at_random_moments, resumes, steps_saved
 from quasirnn.cli import training_display
 from quasirnn.tasks.language_model import BUILT_IN
@@ -41,10 +40,6 @@ def texts(tmp_path):
 def data(request, tmp_path):
     """The data of the task that a test is about."""
     return request.getfixturevalue("tiny").write(tmp_path / "data")
-
-
-def read(run: Path, name: str) -> dict:
-    return json.loads((run / name).read_text())
 
 
 # What all tasks have alike.

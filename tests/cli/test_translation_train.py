@@ -1,12 +1,11 @@
 """`quasirnn train translation`: paired files of every kind, and what is held or left out."""
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from cli.command import as_json, here
+from cli.command import as_json, here, read
 from quasirnn.data.iwslt_xml import read_segments
 from quasirnn.training.metrics import read_metrics
 from tasks.tiny_translation import keys, paired_rows, write_paired, write_pairs
@@ -18,14 +17,6 @@ TRAIN = ("train", "translation")
 @pytest.fixture
 def pairs(tmp_path):
     return write_paired(tmp_path / "pairs")
-
-
-def read(run: Path, name: str) -> dict:
-    return json.loads((run / name).read_text())
-
-
-def notes(stderr: str) -> list[str]:
-    return [line.removeprefix("Note: ") for line in stderr.splitlines() if line.startswith("Note: ")]
 
 
 def test_scores_of_a_sample_as_large_as_validation(pairs, tmp_path):
@@ -46,7 +37,7 @@ def test_what_is_left_out_and_what_is_on_both_sides_is_said(tmp_path):
     arguments = keys("max_steps=1", "max_length=30", "min_count=2", "sample=0")
     result = here(*TRAIN, "--data", tmp_path / "pairs", "--out", tmp_path / "run", *arguments)
     assert result.code == 0
-    assert notes(result.stderr) == [
+    assert result.notes == [
         "train: 2 of 164 pairs of train left out, as a side is empty",
         "train: 2 of 162 pairs left out, as a side has more than max_length = 30 characters",
         "valid: 1 of 10 target sentences are in train as well",
@@ -128,7 +119,7 @@ def test_what_was_held_out_is_found_again(tmp_path):
     write_pairs(tmp_path / "pairs", "train", rows)
     run = tmp_path / "run"
     result = here(*TRAIN, "--data", tmp_path / "pairs", "--out", run, *keys("max_steps=3", "sample=0", "seed=5"))
-    assert notes(result.stderr) == [
+    assert result.notes == [
         "pairs: no file for valid and test, so held out of train (32 of 320 pairs, no target on both sides, seed 5)"
     ]
     best = min(record["loss"] for record in read_metrics(run / "metrics.jsonl") if record["event"] == "valid")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from quasirnn.serving.app import PageFile
 from quasirnn.serving.loaded import Models, load_models
-from quasirnn.serving.page import PageFile
 from serving.servers import Served, serving
 from tasks import tiny_language_model, tiny_sentiment, tiny_translation
 

@@ -10,10 +10,10 @@ import torch
 import uvicorn
 
 from quasirnn.serving import limits
+from quasirnn.serving.app import read_page
 from quasirnn.serving.connection import Connection
-from quasirnn.serving.log import RateLimitFilter
-from quasirnn.serving.page import read_page
 from quasirnn.serving.server import _connection_options, address_of, allowed_hosts, is_loopback, listen, share_cores
+from quasirnn.serving.start import RateLimitFilter
 from serving.servers import events, serving, wait_for
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import RunError, SettingsError
 from quasirnn.tasks import fine_tuning
-from quasirnn.tasks.quantized_run import quantize_run
+from quasirnn.tasks.pipeline import quantize_run
 from quasirnn.tasks.run_folder import Run
 from quasirnn.tasks.settings import CELLS
 from quasirnn.tasks.training_run import Request, configure, fit

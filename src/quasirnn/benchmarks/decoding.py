@@ -8,6 +8,7 @@ the beam.
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from quasirnn.benchmarks.passes import time_passes
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, measure_each, run_benchmark, silent
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_cases, silent
 from quasirnn.benchmarks.tables import Table
 from quasirnn.benchmarks.timing import Budget
 from quasirnn.models.beam_search import beam_search
@@ -63,21 +64,16 @@ QUICK = Plan((1, 8, 32), (16, 32, 64), Budget(seconds=2.0, min_rounds=2, max_rou
 
 def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
     """Time whole searches."""
-
-    def measure() -> list[Cell]:
-        torch.manual_seed(setting.seed)
-        models = {
-            name: Translator(plan.vocabulary, hidden_size=plan.H, num_layers=plan.layers, cell=cell)
-            .eval()
-            .to(setting.device)
-            for name, cell in CELLS.items()
-        }
-        return measure_each(plan.sizes, lambda size: time_search(models, size, plan, setting), progress)
-
-    return run_benchmark("decoding", asdict(plan), setting, measure, lambda cells: summarise(cells, plan))
+    torch.manual_seed(setting.seed)
+    models = {}
+    for name, cell in CELLS.items():
+        model = Translator(plan.vocabulary, hidden_size=plan.H, num_layers=plan.layers, cell=cell)
+        models[name] = model.eval().to(setting.device)
+    time = partial(time_search, models=models, plan=plan, setting=setting)
+    return run_cases("decoding", asdict(plan), setting, plan.sizes, time, partial(summarise, plan=plan), progress)
 
 
-def time_search(models: dict[str, Translator], size: Size, plan: Plan, setting: Setting) -> Cell:
+def time_search(size: Size, models: dict[str, Translator], plan: Plan, setting: Setting) -> Cell:
     generator = torch.Generator().manual_seed(setting.seed)
     source = torch.randint(4, plan.vocabulary, (size.T, size.B), generator=generator).to(setting.device)
     passes = {name: search_pass(model, source, plan.beam) for name, model in models.items()}

@@ -6,25 +6,15 @@ layer's own product in chunks is faster than one over all rows.
 """
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from quasirnn import QRNN
 from quasirnn.benchmarks.passes import MODES, gemm_pass, layer_pass, onednn_pass, time_passes
-from quasirnn.benchmarks.result import (
-    Cell,
-    Figure,
-    Progress,
-    Result,
-    Setting,
-    geometric_mean,
-    measure_each,
-    run_benchmark,
-    silent,
-)
-from quasirnn.benchmarks.tables import Table, grid_table, pivot
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
+from quasirnn.benchmarks.tables import Table, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
 from quasirnn.plots.heatmap import Grid, ratio_grids
 
@@ -77,11 +67,9 @@ QUICK = Plan(grid((1, 8, 64), (32, 256), 320), Budget(seconds=1.0, most_seconds=
 
 
 def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
-    def measure() -> list[Cell]:
-        return measure_each(plan.cases, lambda case: time_case(case, plan, setting), progress)
-
     settings = {"budget": asdict(plan.budget), "variants_budget": asdict(plan.variants_budget)}
-    return run_benchmark("floor", settings, setting, measure, summarise)
+    time = partial(time_case, plan=plan, setting=setting)
+    return run_cases("floor", settings, setting, plan.cases, time, summarise, progress)
 
 
 def time_case(case: Case, plan: Plan, setting: Setting) -> Cell:
@@ -133,49 +121,38 @@ def summarise(cells: list[Cell]) -> list[Figure]:
     return figures
 
 
-def blocks(result: Result) -> list[list[tuple[str, list[Cell]]]]:
-    """Cells that belong on one grid, with its title: first by mode, then the variants by pooling."""
+def grids(result: Result) -> list[list[Grid]]:
+    """First by mode, then the variants by pooling."""
     by_mode = {mode: [c for c in result.cells if c["block"] == "grid" and c["mode"] == mode] for mode in MODES}
-    H = by_mode["inference"][0]["H"]
     others = [cell for cell in result.cells if cell["block"] == "variants"]
-    by_pooling = {
-        name: [c for c in others if c["pooling"] == name] for name in dict.fromkeys(c["pooling"] for c in others)
-    }
-    rows = [
-        [
-            (f"QRNN / its GEMM, inference: fo, width 2, {H} units", by_mode["inference"]),
-            (f"QRNN / its three GEMMs, training: fo, width 2, {H} units", by_mode["training"]),
-        ],
-        [
-            (f"QRNN / its GEMM, inference: {name}, batch {chosen[0]['B']}, length {chosen[0]['T']}", chosen)
-            for name, chosen in by_pooling.items()
-        ],
+    by_pooling = {name: [c for c in others if c["pooling"] == name] for name in ("f", "fo", "ifo")}
+    products = {"inference": "its GEMM", "training": "its three GEMMs"}
+    first = [
+        ratio_grid(f"QRNN / {products[mode]}, {mode}:\nfo, width 2, {cells[0]['H']} units", cells, ratio)
+        for mode, cells in by_mode.items()
     ]
-    return [row for row in rows if row]
-
-
-def axes(cells: list[Cell]) -> tuple[str, str, str, str]:
-    """The keys of a grid's rows and columns, and their names."""
-    return ("B", "T", "batch", "length") if cells[0]["block"] == "grid" else ("H", "k", "units", "width")
+    second = [
+        ratio_grid(
+            f"QRNN / its GEMM, inference:\n{name}, batch {cells[0]['B']}, length {cells[0]['T']}",
+            cells,
+            ratio,
+            rows=("H", "units"),
+            columns=("k", "width"),
+        )
+        for name, cells in by_pooling.items()
+        if cells
+    ]
+    return [first, second] if second else [first]
 
 
 def tables(result: Result) -> list[Table]:
-    made = []
-    for title, cells in (block for row in blocks(result) for block in row):
-        row, column, row_name, column_name = axes(cells)
-        made.append(grid_table(title, f"{row_name} \\ {column_name}", cells, row, column, ratio))
-    return made
+    return [grid_table(grid) for row in grids(result) for grid in row]
 
 
 def draw(result: Result, path: Path) -> None:
-    def as_grid(title: str, cells: list[Cell]) -> Grid:
-        row, column, *names = axes(cells)
-        rows, columns, ratios = pivot(cells, row, column, ratio)
-        return Grid(title.replace(": ", "\n"), np.array(ratios), [*map(str, rows)], [*map(str, columns)], *names)
-
     ratio_grids(
         path,
-        [[as_grid(title, cells) for title, cells in row] for row in blocks(result)],
+        grids(result),
         title="Time of a QRNN layer divided by that of its bare matrix products; 1 is the floor",
         footnote=result.footnote,
         high_is_good=False,

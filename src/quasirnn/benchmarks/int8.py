@@ -6,33 +6,22 @@ inside of another module or it quantises nothing. A step is one token at batch 1
 
 import copy
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from quasirnn import QRNN, quantize
 from quasirnn.benchmarks.correctness import Check, require, require_correct
-from quasirnn.benchmarks.passes import layer_pass, time_passes
-from quasirnn.benchmarks.result import (
-    Cell,
-    Figure,
-    Progress,
-    Result,
-    Setting,
-    geometric_mean,
-    measure_each,
-    run_benchmark,
-    silent,
-)
-from quasirnn.benchmarks.tables import Table, grid_table, pivot
+from quasirnn.benchmarks.passes import layer_pass, step_pass, time_passes
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
+from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget, Pass
 from quasirnn.errors import Failure
-from quasirnn.plots.heatmap import Grid, ratio_grids
+from quasirnn.plots.heatmap import Grid
 
 # (slower, faster): what is shown as a table and a figure.
 RATIOS = (
@@ -109,11 +98,8 @@ def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
         raise Failure("int8 models are for a CPU; there is nothing to time on a GPU.")
     grid = [Case(H, B, T) for H in plan.sizes for B in plan.batches for T in plan.lengths]
     cases = [Case(H, 1, 1) for H in plan.sizes] + grid
-
-    def measure() -> list[Cell]:
-        return measure_each(cases, lambda case: time_case(case, plan, setting), progress)
-
-    return run_benchmark("int8", asdict(plan), setting, measure, summarise, check)
+    time = partial(time_case, plan=plan, setting=setting)
+    return run_cases("int8", asdict(plan), setting, cases, time, summarise, progress, check)
 
 
 def check(device: str) -> dict[str, Any]:
@@ -134,11 +120,10 @@ def check(device: str) -> dict[str, Any]:
 def time_case(case: Case, plan: Plan, setting: Setting) -> Cell:
     torch.manual_seed(setting.seed)
     x = torch.randn(case.T, case.B, case.H)
-    make = step_pass if case.is_step else layer_pass
-    passes: dict[str, Pass] = {
-        name: make(network, x.bfloat16() if "bfloat16" in name else x, "inference")
-        for name, network in contestants(case.H).items()
-    }
+    passes: dict[str, Pass] = {}
+    for name, network in contestants(case.H).items():
+        given = x.bfloat16() if "bfloat16" in name else x
+        passes[name] = step_pass(network, given) if case.is_step else layer_pass(network, given, "inference")
     samples = time_passes(passes, plan.step_budget if case.is_step else plan.budget, setting)
     times = {name: each.median if case.is_step else each.best for name, each in samples.items()}
     return {
@@ -146,17 +131,6 @@ def time_case(case: Case, plan: Plan, setting: Setting) -> Cell:
         "seconds": {name: each.summary() for name, each in samples.items()},
         "ratios": {key(slow, fast): times[slow] / times[fast] for slow, fast in RATIOS},
     }
-
-
-def step_pass(network: nn.Module, x: Tensor, mode: str) -> Pass:
-    state = None
-
-    def step() -> None:
-        nonlocal state
-        with torch.no_grad():
-            _, state = network(x, state)
-
-    return step
 
 
 def key(slow: str, fast: str) -> str:
@@ -177,49 +151,32 @@ def summarise(cells: list[Cell]) -> list[Figure]:
         where = " (batch 8 and more)" if own else ""
         worst = min(chosen, key=lambda cell: cell["ratios"][name])
         figures.append(Figure(f"{name}{where}: geometric mean", geometric_mean(c["ratios"][name] for c in chosen)))
-        figures.append(Figure(f"{name}{where}: least ({Case(*sizes(worst))})", worst["ratios"][name]))
+        figures.append(
+            Figure(f"{name}{where}: least ({Case(worst['H'], worst['B'], worst['T'])})", worst["ratios"][name])
+        )
     for cell in of(cells, steps=True):
         for name, ratio in cell["ratios"].items():
             figures.append(Figure(f"single step, {cell['H']} units: {name}", ratio))
     return figures
 
 
-def sizes(cell: Cell) -> tuple[int, int, int]:
-    return cell["H"], cell["B"], cell["T"]
+def grids(result: Result) -> list[list[Grid]]:
+    """A row for each size, a column for each of `RATIOS`."""
 
-
-def ratio_of(name: str) -> Callable[[Cell], float]:
-    return lambda cell: cell["ratios"][name]
-
-
-def grids(result: Result) -> list[tuple[str, str, list[Cell]]]:
-    """(title, ratio, cells) of every table."""
-    made = []
-    for H in result.settings["sizes"]:
+    def grid(H: int, slow: str, fast: str) -> Grid:
         cells = [cell for cell in of(result.cells, steps=False) if cell["H"] == H]
-        made += [(f"{key(*pair)}, {H} units", key(*pair), cells) for pair in RATIOS]
-    return made
+        return ratio_grid(f"{slow} /\n{fast}, {H} units", cells, lambda cell: cell["ratios"][key(slow, fast)])
+
+    return [[grid(H, *pair) for pair in RATIOS] for H in result.settings["sizes"]]
 
 
 def tables(result: Result) -> list[Table]:
     steps = of(result.cells, steps=True)
     header = ["median us of a single step", *(f"{cell['H']} units" for cell in steps)]
     rows = [[name, *(f"{cell['seconds'][name]['median'] * 1e6:.1f}" for cell in steps)] for name in steps[0]["seconds"]]
-    made = [grid_table(title, "batch \\ length", cells, "B", "T", ratio_of(n)) for title, n, cells in grids(result)]
+    made = [grid_table(grid) for row in grids(result) for grid in row]
     return [*made, Table("One step at batch 1, state passed back", header, rows)]
 
 
 def draw(result: Result, path: Path) -> None:
-    def as_grid(title: str, name: str, cells: list[Cell]) -> Grid:
-        B, T, ratios = pivot(cells, "B", "T", ratio_of(name))
-        return Grid(title.replace(" / ", " /\n"), np.array(ratios), [*map(str, B)], [*map(str, T)], "batch", "length")
-
-    made = [as_grid(*each) for each in grids(result)]
-    ratio_grids(
-        path,
-        [made[n : n + len(RATIOS)] for n in range(0, len(made), len(RATIOS))],
-        title="Time ratio of one layer in inference; above 1 the second is faster",
-        footnote=result.footnote,
-        high_is_good=True,
-        limits=(1.0, 8.0),
-    )
+    draw_speedups(path, grids(result), result, "Time ratio of one layer in inference; above 1 the second is faster")

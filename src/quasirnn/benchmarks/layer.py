@@ -7,28 +7,18 @@ to 256 by length 32 to 512, on a K40 GPU: 1.3 to 16.9 times as fast (batch 8: 5.
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
 from quasirnn import QRNN
 from quasirnn.benchmarks.passes import MODES, layer_pass, time_passes
-from quasirnn.benchmarks.result import (
-    Cell,
-    Figure,
-    Progress,
-    Result,
-    Setting,
-    geometric_mean,
-    measure_each,
-    run_benchmark,
-    silent,
-)
-from quasirnn.benchmarks.tables import Table, grid_table, pivot
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
+from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
-from quasirnn.plots.heatmap import Grid, ratio_grids
+from quasirnn.plots.heatmap import Grid
 
 # Called with input size, hidden size and device=. To compare with another layer, add it here.
 CONTESTANTS: dict[str, Callable[..., nn.Module]] = {"QRNN": QRNN, "nn.LSTM": nn.LSTM}
@@ -61,11 +51,8 @@ class Case:
 
 def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
     cases = [Case(mode, B, T, plan.H) for mode in MODES for B in plan.batches for T in plan.lengths]
-
-    def measure() -> list[Cell]:
-        return measure_each(cases, lambda case: time_case(case, plan.budget, setting), progress)
-
-    return run_benchmark("layer", asdict(plan), setting, measure, summarise)
+    time = partial(time_case, budget=plan.budget, setting=setting)
+    return run_cases("layer", asdict(plan), setting, cases, time, summarise, progress)
 
 
 def time_case(case: Case, budget: Budget, setting: Setting) -> Cell:
@@ -94,39 +81,21 @@ def summarise(cells: list[Cell]) -> list[Figure]:
     return figures
 
 
-def ratio_to(name: str) -> Callable[[Cell], float]:
-    return lambda cell: cell["ratios"][name]
+def grids(result: Result) -> list[list[Grid]]:
+    """A row for each of the others, a column for each mode."""
+
+    def grid(name: str, mode: str) -> Grid:
+        cells = [cell for cell in result.cells if cell["mode"] == mode]
+        return ratio_grid(f"{name} / QRNN, {mode}", cells, lambda cell: cell["ratios"][name])
+
+    return [[grid(name, mode) for mode in MODES] for name in OTHERS]
 
 
 def tables(result: Result) -> list[Table]:
-    return [
-        grid_table(
-            f"{name} / QRNN, {mode}: time ratio for one layer of {result.settings['H']} units",
-            "batch \\ length",
-            [cell for cell in result.cells if cell["mode"] == mode],
-            "B",
-            "T",
-            ratio_to(name),
-        )
-        for name in OTHERS
-        for mode in MODES
-    ]
+    note = f"time ratio for one layer of {result.settings['H']} units"
+    return [grid_table(grid, note) for row in grids(result) for grid in row]
 
 
 def draw(result: Result, path: Path) -> None:
-    rows: list[list[Grid]] = []
-    for name in OTHERS:
-        rows.append([])
-        for mode in MODES:
-            cells = [cell for cell in result.cells if cell["mode"] == mode]
-            B, T, ratios = pivot(cells, "B", "T", ratio_to(name))
-            title = f"{name} / QRNN, {mode}"
-            rows[-1].append(Grid(title, np.array(ratios), [*map(str, B)], [*map(str, T)], "batch size", "length"))
-    ratio_grids(
-        path,
-        rows,
-        title=f"Time ratio for one layer of {result.settings['H']} units; above 1 the QRNN is faster",
-        footnote=result.footnote,
-        high_is_good=True,
-        limits=(1.0, 8.0),
-    )
+    title = f"Time ratio for one layer of {result.settings['H']} units; above 1 the QRNN is faster"
+    draw_speedups(path, grids(result), result, title)

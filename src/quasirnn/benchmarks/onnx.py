@@ -13,34 +13,16 @@ from torch import nn
 
 from quasirnn import QRNN
 from quasirnn.benchmarks.correctness import WrongNumbers, require_correct
+from quasirnn.benchmarks.layer import Plan
 from quasirnn.benchmarks.passes import time_passes
-from quasirnn.benchmarks.result import (
-    Cell,
-    Figure,
-    Progress,
-    Result,
-    Setting,
-    geometric_mean,
-    measure_each,
-    run_benchmark,
-    silent,
-)
-from quasirnn.benchmarks.tables import Table, grid_table, pivot
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
+from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
 from quasirnn.errors import MissingPackageError, UserError
 from quasirnn.export.onnx import layer_graph
 from quasirnn.export.onnx_graph import Graph
 from quasirnn.export.onnx_lstm import layer as lstm_layer
-from quasirnn.plots.heatmap import Grid, ratio_grids
-
-
-@dataclass(frozen=True)
-class Plan:
-    batches: tuple[int, ...]
-    lengths: tuple[int, ...]
-    H: int
-    budget: Budget  # for each cell
-
+from quasirnn.plots.heatmap import Grid
 
 FULL = Plan((1, 8, 32), (32, 128, 512), 320, Budget(seconds=2.0))
 QUICK = Plan((1, 32), (32, 512), 320, Budget(seconds=1.0, most_seconds=3.0))
@@ -65,12 +47,13 @@ def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
     checked = {name: _check(name, layer, sessions[name]) for name, layer in (("QRNN", rnn), ("nn.LSTM", lstm))}
     cases = [Case(B, T, plan.H) for B in plan.batches for T in plan.lengths]
 
-    def measure() -> list[Cell]:
-        return measure_each(cases, lambda case: _time_case(case, sessions, plan.budget, setting), progress)
+    def time(case: Case) -> Cell:
+        return _time_case(case, sessions, plan.budget, setting)
 
-    return run_benchmark(
-        "onnx", asdict(plan), setting, measure, summarise, lambda device: {**require_correct(device), "onnx": checked}
-    )
+    def check(device: str) -> dict[str, Any]:
+        return {**require_correct(device), "onnx": checked}
+
+    return run_cases("onnx", asdict(plan), setting, cases, time, summarise, progress, check)
 
 
 def lstm_graph(lstm: nn.LSTM) -> Graph:
@@ -138,22 +121,14 @@ def summarise(cells: list[Cell]) -> list[Figure]:
     ]
 
 
-def _title(result: Result) -> str:
-    return f"nn.LSTM / QRNN under onnxruntime: time ratio for one layer of {result.settings['H']} units"
+def _grid(result: Result) -> Grid:
+    return ratio_grid("nn.LSTM / QRNN under onnxruntime", result.cells, lambda cell: cell["ratio"])
 
 
 def tables(result: Result) -> list[Table]:
-    return [grid_table(_title(result), "batch \\ length", result.cells, "B", "T", lambda cell: cell["ratio"])]
+    return [grid_table(_grid(result), f"time ratio for one layer of {result.settings['H']} units")]
 
 
 def draw(result: Result, path: Path) -> None:
-    B, T, ratios = pivot(result.cells, "B", "T", lambda cell: cell["ratio"])
-    grid = Grid("inference", np.array(ratios), [*map(str, B)], [*map(str, T)], "batch size", "length")
-    ratio_grids(
-        path,
-        [[grid]],
-        title=f"{_title(result)}; above 1 the QRNN is faster",
-        footnote=result.footnote,
-        high_is_good=True,
-        limits=(1.0, 8.0),
-    )
+    title = f"Time ratio for one layer of {result.settings['H']} units; above 1 the QRNN is faster"
+    draw_speedups(path, [[_grid(result)]], result, title)

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from quasirnn.benchmarks.correctness import one_dnn
 from quasirnn.benchmarks.result import Setting
 from quasirnn.benchmarks.timing import Budget, Pass, Samples, Stopwatch, take_turns
 
@@ -51,28 +51,34 @@ def layer_pass(layer: nn.Module, x: Tensor, mode: str) -> Pass:
     return forward_and_backward
 
 
+def step_pass(rnn: nn.Module, x: Tensor) -> Pass:
+    """One step of an endless stream: the state goes back in."""
+    rnn.eval()
+    state = None
+
+    def step() -> None:
+        nonlocal state
+        with torch.no_grad():
+            _, state = rnn(x, state)
+
+    return step
+
+
 def onednn_pass(rows: int, inner: int, columns: int, mode: str) -> Pass | None:
     """The same products in float32 on a CPU by oneDNN, the library behind nn.LSTM; None where torch lacks it.
 
     It has no form for the gradient of the weight, whose left side is transposed: that one is `torch.mm`.
     """
-    try:
-        product: Any = torch.ops.mkldnn._linear_pointwise
-    except AttributeError:
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return None
     X, W = torch.randn(rows, inner), torch.randn(columns, inner)
-
-    def one() -> Tensor:
-        out: Tensor = product(X, W, None, "none", [], "")
-        return out
-
     if mode == "inference":
-        return one
+        return lambda: one_dnn(X, W)
     W_transposed, dW = W.t().contiguous(), torch.empty_like(W)
 
     def three() -> None:
-        G = one()
-        product(G, W_transposed, None, "none", [], "")
+        G = one_dnn(X, W)
+        one_dnn(G, W_transposed)
         torch.mm(G.t(), X, out=dW)
 
     return three

@@ -83,14 +83,27 @@ def run_benchmark(
     return Result(name, machine.finished(about), {**settings, **asdict(setting)}, cells, summarise(cells), checked)
 
 
-def measure_each(cases: Sequence[C], measure: Callable[[C], Cell], progress: Progress) -> list[Cell]:
-    """One cell for each case; the progress display shows `str(case)`."""
-    cells = []
-    for done, case in enumerate(cases):
-        progress(done, len(cases), str(case))
-        cells.append(measure(case))
-    progress(len(cases), len(cases), "done")
-    return cells
+def run_cases(
+    name: str,
+    settings: dict[str, Any],
+    setting: Setting,
+    cases: Sequence[C],
+    measure: Callable[[C], Cell],
+    summarise: Callable[[list[Cell]], list[Figure]],
+    progress: Progress,
+    check: Callable[[str], dict[str, Any]] = require_correct,
+) -> Result:
+    """`run_benchmark` with a cell for each case; the progress display shows `str(case)`."""
+
+    def measure_all() -> list[Cell]:
+        cells = []
+        for done, case in enumerate(cases):
+            progress(done, len(cases), str(case))
+            cells.append(measure(case))
+        progress(len(cases), len(cases), "done")
+        return cells
+
+    return run_benchmark(name, settings, setting, measure_all, summarise, check)
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -100,7 +113,3 @@ def geometric_mean(values: Iterable[float]) -> float:
     """
     logarithms = [math.log(value) for value in values]
     return math.exp(sum(logarithms) / len(logarithms))
-
-
-def layers_in_words(count: int) -> str:
-    return f"{count} layer{'s' * (count > 1)}"

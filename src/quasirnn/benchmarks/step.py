@@ -2,27 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from quasirnn import QRNN
-from quasirnn.benchmarks.passes import time_passes
-from quasirnn.benchmarks.result import (
-    Cell,
-    Figure,
-    Progress,
-    Result,
-    Setting,
-    layers_in_words,
-    measure_each,
-    run_benchmark,
-    silent,
-)
+from quasirnn.benchmarks.passes import step_pass, time_passes
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_cases, silent
 from quasirnn.benchmarks.tables import Table
 from quasirnn.benchmarks.timing import Budget, Pass
+from quasirnn.errors import counted
 from quasirnn.plots.bars import grouped_bars
+
+# Called with input size, hidden size, layers and device=. To time another layer, add it here.
+CONTESTANTS: dict[str, Callable[..., nn.Module]] = {"QRNN": QRNN, "nn.LSTM": nn.LSTM}
 
 
 @dataclass(frozen=True)
@@ -31,7 +26,7 @@ class Model:
     layers: int
 
     def __str__(self) -> str:
-        return f"{self.H} units, {layers_in_words(self.layers)}"
+        return f"{self.H} units, {counted(self.layers, 'layer')}"
 
 
 @dataclass(frozen=True)
@@ -52,15 +47,18 @@ QUICK = Plan(
 
 
 def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
-    def measure() -> list[Cell]:
-        return measure_each(plan.models, lambda model: time_model(model, plan.budget, setting), progress)
-
-    return run_benchmark("step", asdict(plan), setting, measure, summarise)
+    time = partial(time_model, budget=plan.budget, setting=setting)
+    return run_cases("step", asdict(plan), setting, plan.models, time, summarise, progress)
 
 
 def time_model(model: Model, budget: Budget, setting: Setting) -> Cell:
     torch.manual_seed(setting.seed)
-    samples = time_passes({name: make(model, setting.device) for name, make in CONTESTANTS.items()}, budget, setting)
+    passes = {}
+    for name, make in CONTESTANTS.items():
+        rnn = make(model.H, model.H, model.layers, device=setting.device)
+        passes[name] = step_pass(rnn, torch.randn(1, 1, model.H, device=setting.device))
+    passes["product"] = product_pass(model, setting.device)
+    samples = time_passes(passes, budget, setting)
     ours = samples["QRNN"].median
     return {
         "B": 1,
@@ -69,19 +67,6 @@ def time_model(model: Model, budget: Budget, setting: Setting) -> Cell:
         "ratios": {name: each.median / ours for name, each in samples.items() if name != "QRNN"},
         "over_product_us": (ours - samples["product"].median) * 1e6,
     }
-
-
-def step_pass(make: Callable[..., nn.Module], model: Model, device: str) -> Pass:
-    """One step of an endless stream: the state goes back in."""
-    rnn = make(model.H, model.H, model.layers, device=device).eval()
-    x, state = torch.randn(1, 1, model.H, device=device), None
-
-    def step() -> None:
-        nonlocal state
-        with torch.no_grad():
-            _, state = rnn(x, state)
-
-    return step
 
 
 def product_pass(model: Model, device: str) -> Pass:
@@ -95,14 +80,6 @@ def product_pass(model: Model, device: str) -> Pass:
             torch.mv(matrix, vector, out=out)
 
     return products
-
-
-# To time another layer, add it here.
-CONTESTANTS: dict[str, Callable[[Model, str], Pass]] = {
-    "QRNN": lambda model, device: step_pass(QRNN, model, device),
-    "nn.LSTM": lambda model, device: step_pass(nn.LSTM, model, device),
-    "product": product_pass,
-}
 
 
 def summarise(cells: list[Cell]) -> list[Figure]:
@@ -130,11 +107,13 @@ def tables(result: Result) -> list[Table]:
 
 def draw(result: Result, path: Path) -> None:
     def microseconds(key: str) -> dict[str, list[float]]:
-        return {name: [cell["seconds"][name][key] * 1e6 for cell in result.cells] for name in CONTESTANTS}
+        return {
+            name: [cell["seconds"][name][key] * 1e6 for cell in result.cells] for name in result.cells[0]["seconds"]
+        }
 
     grouped_bars(
         path,
-        [f"{cell['H']} units\n{layers_in_words(cell['layers'])}" for cell in result.cells],
+        [f"{cell['H']} units\n{counted(cell['layers'], 'layer')}" for cell in result.cells],
         microseconds("median"),
         tails=microseconds("p99"),
         tails_name="99th percentile",

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+
+import numpy as np
 
 from quasirnn.benchmarks.result import Cell, Figure, Result
 from quasirnn.errors import counted
+from quasirnn.plots.heatmap import Grid, ratio_grids
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,33 @@ def summary_table(figures: Sequence[Figure]) -> Table:
     return Table("Summary", ["", ""], rows)
 
 
-def pivot(
-    cells: Sequence[Cell], row: str, column: str, value: Callable[[Cell], float]
-) -> tuple[list[Any], list[Any], list[list[float]]]:
-    """Values as a matrix, `row` down and `column` across in order of appearance; NaN where there is no cell."""
-    rows = list(dict.fromkeys(cell[row] for cell in cells))
-    columns = list(dict.fromkeys(cell[column] for cell in cells))
-    values = {(cell[row], cell[column]): value(cell) for cell in cells}
-    return rows, columns, [[values.get((r, c), float("nan")) for c in columns] for r in rows]
+def ratio_grid(
+    title: str,
+    cells: Sequence[Cell],
+    ratio: Callable[[Cell], float],
+    rows: tuple[str, str] = ("B", "batch"),
+    columns: tuple[str, str] = ("T", "length"),
+) -> Grid:
+    """Ratios of cells as a matrix, in order of appearance; NaN where there is no cell.
+
+    Args:
+        rows, columns: the key that the cells of a row or column share, and its name.
+    """
+    (row, row_name), (column, column_name) = rows, columns
+    down, across = (list(dict.fromkeys(cell[key] for cell in cells)) for key in (row, column))
+    values = np.full((len(down), len(across)), np.nan)
+    for cell in cells:
+        values[down.index(cell[row]), across.index(cell[column])] = ratio(cell)
+    return Grid(title, values, [*map(str, down)], [*map(str, across)], row_name, column_name)
 
 
-def grid_table(
-    title: str, corner: str, cells: Sequence[Cell], row: str, column: str, value: Callable[[Cell], float]
-) -> Table:
-    rows, columns, values = pivot(cells, row, column, value)
-    body = [[str(name), *(f"{each:.2f}" for each in line)] for name, line in zip(rows, values, strict=True)]
-    return Table(title, [corner, *map(str, columns)], body)
+def grid_table(grid: Grid, note: str = "") -> Table:
+    """The table of a grid that is drawn as well; `note` is added to its title."""
+    rows = [[name, *(f"{value:.2f}" for value in line)] for name, line in zip(grid.rows, grid.values, strict=True)]
+    title = grid.title.replace("\n", " ") + (f": {note}" if note else "")
+    return Table(title, [f"{grid.row_name} \\ {grid.column_name}", *grid.columns], rows)
+
+
+def draw_speedups(path: Path, grids: Sequence[Sequence[Grid]], result: Result, title: str) -> None:
+    """Draw rows of grids of ratios that say how many times as fast something is."""
+    ratio_grids(path, grids, title=title, footnote=result.footnote, high_is_good=True, limits=(1.0, 8.0))

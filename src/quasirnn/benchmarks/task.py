@@ -10,6 +10,8 @@ import dataclasses
 import functools
 import operator
 import statistics
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,16 +26,13 @@ from quasirnn.benchmarks.passes import stopwatch_for
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_benchmark, silent
 from quasirnn.benchmarks.tables import Table
 from quasirnn.benchmarks.timing import Samples, Stopwatch, median_interval
-from quasirnn.benchmarks.training_steps import (
-    Request,
-    Task,
-    TrainingSteps,
-    configure_cell,
-    find_task,
-    multiply_adds,
-    settings_of,
-)
+from quasirnn.benchmarks.training_steps import TrainingSteps, configure_cell, multiply_adds
 from quasirnn.plots.bars import stacked_bars
+from quasirnn.tasks.registry import find_task
+from quasirnn.tasks.run_folder import Training
+from quasirnn.tasks.settings import to_json
+from quasirnn.tasks.task import Task
+from quasirnn.tasks.training_run import Request
 
 # The cells of the settings, with the names for tables.
 CELLS = {"qrnn": "QRNN", "lstm": "nn.LSTM"}
@@ -109,32 +108,26 @@ def run(plan: Plan, setting: Setting, progress: Progress = silent, *, task: Task
     def measure() -> list[Cell]:
         parts = len(CELLS) + plan.warm_up + plan.steps
         progress(0, parts, "reading the data")
-        prepared = {cell: task.prepare(training.settings, training.data) for cell, training in trainings.items()}
-        contestants, memory = {}, {}
-        try:
-            for cell in CELLS:
-                steps = TrainingSteps(task, trainings[cell], prepared[cell], setting.device)
-                contestants[cell] = Contestant(steps, stopwatch_for(setting.device))
+        memory = {}
+        with contestants(task, trainings, setting.device) as both:
             for done, cell in enumerate(CELLS):
                 progress(done, parts, f"memory of {CELLS[cell]}")
                 memory[cell] = measure_memory(task, cell, request, plan, setting)
             for number in range(plan.warm_up + plan.steps):
                 word = "warming up" if number < plan.warm_up else "one step each, in turns"
                 progress(len(CELLS) + number, parts, word)
-                one_round([*contestants.values()], number)
-        finally:
-            for contestant in contestants.values():
-                contestant.steps.close()
+                one_round([*both.values()], number)
         progress(parts, parts, "done")
+        prepared = {cell: contestant.steps.prepared for cell, contestant in both.items()}
         cells = [
             {
                 "cell": cell,
                 "model": name,
                 "parameters": sum(parameter.numel() for parameter in prepared[cell].model.parameters()),
                 "multiply_adds": multiply_adds(prepared[cell].model),
-                **summarise_laps(name, contestants[cell].laps[plan.warm_up :], in_parts=setting.device == "cpu"),
+                **summarise_laps(name, both[cell].laps[plan.warm_up :], in_parts=setting.device == "cpu"),
                 "memory": memory[cell],
-                "settings": settings_of(trainings[cell]),
+                "settings": to_json(trainings[cell].settings),
             }
             for cell, name in CELLS.items()
         ]
@@ -143,6 +136,22 @@ def run(plan: Plan, setting: Setting, progress: Progress = silent, *, task: Task
         return cells
 
     return run_benchmark("task", settings, replace(setting, seed=ours.settings.seed), measure, summarise)
+
+
+@contextmanager
+def contestants(
+    task: Task[Any], trainings: Mapping[str, Training[Any]], device: str
+) -> Iterator[dict[str, Contestant]]:
+    """The trainings of the cells, with their data read; in the end the models are as they were."""
+    made: dict[str, Contestant] = {}
+    try:
+        for cell, training in trainings.items():
+            prepared = task.prepare(training.settings, training.data)
+            made[cell] = Contestant(TrainingSteps(task, training, prepared, device), stopwatch_for(device))
+        yield made
+    finally:
+        for contestant in made.values():
+            contestant.steps.close()
 
 
 def one_round(contestants: list[Contestant], number: int) -> None:
@@ -171,18 +180,8 @@ def same(one: Any, other: Any) -> bool:
 
 
 def measure_memory(task: Task[Any], cell: str, request: Request, plan: Plan, setting: Setting) -> dict[str, Any]:
-    arguments = {
-        "task_name": task.name,
-        "cell": cell,
-        "request": {
-            "data": list(request.data),
-            "preset": request.preset,
-            "overrides": list(request.overrides),
-            "options": dict(request.options),
-        },
-        "steps": plan.memory_steps,
-        "device": setting.device,
-    }
+    steps, device = plan.memory_steps, setting.device
+    arguments = {"task_name": task.name, "cell": cell, "request": asdict(request), "steps": steps, "device": device}
     return in_child(training_memory, arguments, f"the memory of {CELLS[cell]}")
 
 

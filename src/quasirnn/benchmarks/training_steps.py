@@ -1,7 +1,4 @@
-"""A task's training one step at a time: the engine's own updates, without a run folder.
-
-What the benchmarks use of `tasks` and `training` is used here.
-"""
+"""A task's training one step at a time: the engine's own updates, without a run folder."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -13,9 +10,7 @@ from torch import nn
 from quasirnn.errors import RunError
 from quasirnn.models import Translator
 from quasirnn.nn import QRNN, QRNNLayer
-from quasirnn.tasks.registry import find_task
 from quasirnn.tasks.run_folder import Run, Training
-from quasirnn.tasks.settings import to_json
 from quasirnn.tasks.task import Prepared, Task
 from quasirnn.tasks.training_run import Request, configure, fit, plan_of, resolve_precision
 from quasirnn.training.engine import BadLoss
@@ -24,8 +19,6 @@ from quasirnn.training.random_state import seed_process
 from quasirnn.training.schedule import StepInfo
 from quasirnn.training.update import NotFinite, Update, Updater
 from quasirnn.training.world import PRECISIONS, World
-
-__all__ = ["Request", "Task", "TrainingSteps", "configure_cell", "find_task", "multiply_adds", "settings_of"]
 
 
 def configure_cell(task: Task[Any], request: Request, cell: str, device: str) -> Training[Any]:
@@ -46,11 +39,6 @@ def configure_cell(task: Task[Any], request: Request, cell: str, device: str) ->
     return training
 
 
-def settings_of(training: Training[Any]) -> dict[str, Any]:
-    """The settings as JSON."""
-    return to_json(training.settings)
-
-
 class TrainingSteps:
     """The steps that `training.engine.train` would make: same batches, same update, same carried state.
 
@@ -63,7 +51,7 @@ class TrainingSteps:
     def __init__(self, task: Task[Any], training: Training[Any], prepared: Prepared, device: str) -> None:
         settings = training.settings
         plan = plan_of(settings, task.loss_scale(settings))
-        self.name = settings.cell
+        self.name, self.prepared = settings.cell, prepared
         self.world = World(PRECISIONS[settings.precision], cpu=device == "cpu")
         if self.world.size > 1:
             raise RunError("steps are timed in one process: start this without torchrun.")

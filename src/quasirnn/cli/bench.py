@@ -43,26 +43,45 @@ class Options:
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False
 
 
-def command(name: str, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a function as a subcommand: its first argument comes from the shared options, but those in `without`."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    shared = [
-        inspect.Parameter(field.name, keyword, default=field.default, annotation=field.type)
-        for field in fields(Options)
-        if field.name not in without
-    ]
+# What the benchmarks say of themselves; `task`, which has options of its own, is below.
+HELP = {
+    "layer": """Time QRNN against nn.LSTM, in inference (a forward pass) and in training (forward and backward).
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(function)
-        def with_options(**values: Any) -> None:
-            function(Options(**{each.name: values.pop(each.name) for each in shared}), **values)
+    The grid of the paper's figure 4, right: batch 8 to 256 by length 32 to 512, 320 units; and batch 1.
+    """,
+    "floor": """Time QRNN against its floor, the bare matrix products inside it.
 
-        own = list(inspect.signature(function).parameters.values())[1:]
-        parameters = [*(each.replace(kind=keyword) for each in own), *shared]
-        with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        return app.command(name=name)(with_options)
+    Inference against one torch.mm into a preallocated buffer, training against three. Without --quick also for other
+    sizes, widths and poolings.
+    """,
+    "step": """Time single steps at batch 1, as in streaming: QRNN, nn.LSTM, and the matrix-vector product inside QRNN.
+    """,
+    "int8": """Time QRNN in float32, bfloat16 and int8 against LSTMs of the same types, in inference and single steps.
 
-    return register
+    The LSTMs are nn.LSTM, nn.LSTM().bfloat16() and torch's quantize_dynamic. On a CPU.
+    """,
+    "scale": """Time per token and extra memory from a thousand steps to a million, in inference.
+
+    The million needs 2.6 GB for input and output; --quick ends at a hundred thousand.
+    """,
+    "train-step": """Time one training batch of the paper's language model, part by part.
+
+    The paper's figure 4, left: QRNN, nn.LSTM, and a loop over nn.LSTMCell, each with its softmax and its update.
+    """,
+    "softmax": """Time the loss over a vocabulary, forward and backward: plain, in chunks, and the bare matrix products.
+
+    With the extra memory of each, so that the size of the chunks can be chosen.
+    """,
+    "decoding": """Time beam search with the paper's translator as batch and length grow: on the QRNN and on the equal
+    LSTM.
+
+    The weights are random. Every translation is as long as its source, so that both make the same number of steps.
+    """,
+    "onnx": """Time onnxruntime with the file of a QRNN layer and with that of an nn.LSTM with equally many units.
+    """,
+}
+# Those that can count CPU time instead of the clock on the wall.
+CPU_TIME = ("layer", "floor", "step", "int8")
 
 
 @app.callback(invoke_without_command=True)
@@ -77,84 +96,32 @@ def bench(context: typer.Context) -> None:
         print(context.get_help())
 
 
-@command("layer")
-def layer(options: Options) -> None:
-    """Time QRNN against nn.LSTM, in inference (a forward pass) and in training (forward and backward).
+def add_command(name: str, run: Callable[..., None], help: str | None = None, without: Sequence[str] = ()) -> None:
+    """Register a subcommand: the first argument of `run` comes from the shared options, but those in `without`."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    shared = [
+        inspect.Parameter(field.name, keyword, default=field.default, annotation=field.type)
+        for field in fields(Options)
+        if field.name not in without
+    ]
 
-    The grid of the paper's figure 4, right: batch 8 to 256 by length 32 to 512, 320 units; and batch 1.
-    """
-    execute("layer", options)
+    @functools.wraps(run)
+    def with_options(**values: Any) -> None:
+        run(Options(**{each.name: values.pop(each.name) for each in shared}), **values)
 
-
-@command("floor")
-def floor(options: Options) -> None:
-    """Time QRNN against its floor, the bare matrix products inside it.
-
-    Inference against one torch.mm into a preallocated buffer, training against three. Without --quick also for other
-    sizes, widths and poolings.
-    """
-    execute("floor", options)
-
-
-@command("step")
-def step(options: Options) -> None:
-    """Time single steps at batch 1, as in streaming: QRNN, nn.LSTM, and the matrix-vector product inside QRNN."""
-    execute("step", options)
+    own = list(inspect.signature(run).parameters.values())[1:]
+    parameters = [*(each.replace(kind=keyword) for each in own), *shared]
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    app.command(name=name, help=help)(with_options)
 
 
-@command("int8")
-def int8(options: Options) -> None:
-    """Time QRNN in float32, bfloat16 and int8 against LSTMs of the same types, in inference and single steps.
+def add_benchmark(name: str) -> None:
+    def run(options: Options) -> None:
+        execute(name, options)
 
-    The LSTMs are nn.LSTM, nn.LSTM().bfloat16() and torch's quantize_dynamic. On a CPU.
-    """
-    execute("int8", options)
+    add_command(name, run, HELP[name], without=() if name in CPU_TIME else ("cpu_time",))
 
 
-@command("scale", without=["cpu_time"])
-def scale(options: Options) -> None:
-    """Time per token and extra memory from a thousand steps to a million, in inference.
-
-    The million needs 2.6 GB for input and output; --quick ends at a hundred thousand.
-    """
-    execute("scale", options)
-
-
-@command("train-step", without=["cpu_time"])
-def train_step(options: Options) -> None:
-    """Time one training batch of the paper's language model, part by part.
-
-    The paper's figure 4, left: QRNN, nn.LSTM, and a loop over nn.LSTMCell, each with its softmax and its update.
-    """
-    execute("train-step", options)
-
-
-@command("softmax", without=["cpu_time"])
-def softmax(options: Options) -> None:
-    """Time the loss over a vocabulary, forward and backward: plain, in chunks, and the bare matrix products.
-
-    With the extra memory of each, so that the size of the chunks can be chosen.
-    """
-    execute("softmax", options)
-
-
-@command("decoding", without=["cpu_time"])
-def decoding(options: Options) -> None:
-    """Time beam search with the paper's translator as batch and length grow: on the QRNN and on the equal LSTM.
-
-    The weights are random. Every translation is as long as its source, so that both make the same number of steps.
-    """
-    execute("decoding", options)
-
-
-@command("onnx", without=["cpu_time"])
-def onnx(options: Options) -> None:
-    """Time onnxruntime with the file of a QRNN layer and with that of an nn.LSTM with equally many units."""
-    execute("onnx", options)
-
-
-# The seed is one of the KEYs.
-@command("task", without=["seed", "cpu_time"])
 def task_steps(
     options: Options,
     task: Annotated[str, typer.Argument(metavar="TASK", help="As for train.")],
@@ -184,7 +151,8 @@ def task_steps(
     quasirnn bench task language-model --data ptb --preset paper --output figures.json
     """
     with user_errors():
-        from quasirnn.benchmarks.training_steps import Request, find_task
+        from quasirnn.tasks.registry import find_task
+        from quasirnn.tasks.training_run import Request
 
         request = Request(
             data=data or [],
@@ -194,6 +162,12 @@ def task_steps(
         )
         changes = {} if steps is None else {"steps": steps}
         execute("task", options, changes, task=find_task(task), request=request)
+
+
+for name in HELP:
+    add_benchmark(name)
+# The seed is one of the KEYs.
+add_command("task", task_steps, without=("seed", "cpu_time"))
 
 
 def execute(name: str, options: Options, changes: dict[str, Any] | None = None, **more: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from quasirnn.cli.errors import UsageError, user_errors
+from quasirnn.tasks.console import AsJson, closing_pipe, picture
 
 
 def compare(
@@ -16,7 +17,7 @@ def compare(
         list[Path], typer.Argument(metavar="RUN", help="Folders of runs of one task, or of their records.")
     ],
     markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    as_json: AsJson = False,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the learning curves as well, into a .png or .svg file.")
     ] = None,
@@ -43,7 +44,6 @@ def print_comparison(
     runs: Sequence[Path], plot: Path | None = None, markdown: bool = False, as_json: bool = False
 ) -> None:
     from quasirnn.tasks import comparison
-    from quasirnn.tasks.console import closing_pipe, picture
     from quasirnn.tasks.curves import draw_curves
     from quasirnn.tasks.run_folder import open_run
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quasirnn.cli.errors import Failure, UsageError, user_errors
-from quasirnn.cli.next_command import typed_command
+from quasirnn.cli.training_display import typed_command
 from quasirnn.errors import counted
 
 if TYPE_CHECKING:
@@ -169,27 +169,18 @@ def in_turns(task: "Task[Any]", overrides: Sequence[str], pairs: int, tick: "Tic
     """The speeds of both cells, as `quasirnn bench task` takes them: on the same batches, who is first alternating."""
     import torch
 
-    from quasirnn.benchmarks.passes import stopwatch_for
-    from quasirnn.benchmarks.task import CELLS, Contestant, one_round
-    from quasirnn.benchmarks.training_steps import TrainingSteps, configure_cell
+    from quasirnn.benchmarks.task import CELLS, contestants, one_round
+    from quasirnn.benchmarks.training_steps import configure_cell
     from quasirnn.tasks.demo import Speeds
     from quasirnn.tasks.training_run import Request
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     request = Request(preset="demo", overrides=overrides)
-    contestants: dict[str, Contestant] = {}
-    try:
-        for cell in CELLS:
-            training = configure_cell(task, request, cell, device)
-            steps = TrainingSteps(task, training, task.prepare(training.settings, training.data), device)
-            contestants[cell] = Contestant(steps, stopwatch_for(device))
+    with contestants(task, {cell: configure_cell(task, request, cell, device) for cell in CELLS}, device) as both:
         for number in range(WARM_UP + pairs):
-            one_round([*contestants.values()], number)
+            one_round([*both.values()], number)
             tick(number + 1, WARM_UP + pairs)
-    finally:
-        for contestant in contestants.values():
-            contestant.steps.close()
-    laps = {cell: contestant.laps[WARM_UP:] for cell, contestant in contestants.items()}
+    laps = {cell: contestant.laps[WARM_UP:] for cell, contestant in both.items()}
     pairs_of_laps = zip(laps["qrnn"], laps["lstm"], strict=True)
     return Speeds(
         items={cell: statistics.median(lap.items / lap.seconds for lap in each) for cell, each in laps.items()},

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from quasirnn.cli.errors import UsageError, user_errors
-from quasirnn.cli.options import Precision
+from quasirnn.tasks.console import AsJson, Precision, Split, closing_pipe, progress_of
 
 
 def evaluate(
@@ -17,7 +17,7 @@ def evaluate(
         list[str] | None,
         typer.Option(metavar="DIR", help="Where the text is. [default: where the training's was]"),
     ] = None,
-    split: Annotated[str, typer.Option(help="train, valid, test, or the name of a file without its suffix.")] = "test",
+    split: Split = "test",
     against: Annotated[
         Path | None,
         typer.Option(
@@ -44,7 +44,7 @@ def evaluate(
         bool, typer.Option("--save", help="Write the figures to RUN/evaluation-SPLIT.json, for `quasirnn compare`.")
     ] = False,
     precision: Precision = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate a trained model on text it has not seen.
 
@@ -54,7 +54,6 @@ def evaluate(
     to the letter.
     """
     with user_errors():
-        from quasirnn.tasks.console import closing_pipe, progress_of
         from quasirnn.tasks.pipeline import load
 
         pipeline = load(run, precision=precision)

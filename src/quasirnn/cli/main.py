@@ -11,6 +11,7 @@ import typer
 from quasirnn.cli import bench, compare, convert, demo, doctor, evaluate, export, models, plot, quantize, serve, train
 from quasirnn.cli.errors import user_errors
 from quasirnn.errors import UserError
+from quasirnn.tasks.console import closing_pipe
 
 app = typer.Typer(
     name="quasirnn",
@@ -73,8 +74,6 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(*arguments: Any, **options: Any) -> None:
-        from quasirnn.tasks.console import closing_pipe
-
         with user_errors(), closing_pipe():
             function(*arguments, **options)
 

@@ -1,14 +1,12 @@
 """`quasirnn models`: the trained models that are installed."""
 
 import json
-from typing import Annotated
-
-import typer
 
 from quasirnn.cli.errors import user_errors
+from quasirnn.tasks.console import AsJson
 
 
-def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False) -> None:
+def models(as_json: AsJson = False) -> None:
     """List the trained models that are installed, with their sizes and their figures on test.
 
     A name of this list stands for a run wherever a command takes one: quasirnn classify reviews-en "...".

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from quasirnn.cli.errors import user_errors
+from quasirnn.tasks.console import AsJson
 
 
 def quantize(
@@ -15,7 +16,7 @@ def quantize(
     layers_only: Annotated[
         bool, typer.Option("--layers-only", help="Leave linear layers and embeddings in float32.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make an int8 copy of a run: a quarter of the bytes, and several times as fast on a CPU.
 
@@ -23,7 +24,7 @@ def quantize(
     be trained further. Compare `quasirnn evaluate` of both: what int8 costs in quality depends on the model.
     """
     with user_errors():
-        from quasirnn.tasks.quantized_run import quantize_run
+        from quasirnn.tasks.pipeline import quantize_run
 
         before, after = quantize_run(run, out, linear=not layers_only, embedding=not layers_only)
         if as_json:

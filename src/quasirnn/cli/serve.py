@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from quasirnn.cli.errors import UsageError, user_errors
-from quasirnn.cli.options import Precision
+from quasirnn.tasks.console import Precision
 
 
 def serve(

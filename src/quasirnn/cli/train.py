@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quasirnn.cli.errors import UsageError, user_errors
-from quasirnn.cli.next_command import typed_command
+from quasirnn.cli.training_display import typed_command
+from quasirnn.tasks.console import closing_pipe
 
 if TYPE_CHECKING:
     from quasirnn.tasks.task import Task
@@ -183,7 +184,6 @@ def train_seeds(task: "Task[Any]", request: Any, seeds: Sequence[int], tensorboa
 
 
 def show_settings(task: "Task[Any]", request: Any, configure: Any) -> None:
-    from quasirnn.tasks.console import closing_pipe
     from quasirnn.tasks.settings import describe
     from quasirnn.tasks.training_run import fit, kept_of, resolve_precision
 

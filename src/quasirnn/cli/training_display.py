@@ -1,5 +1,6 @@
 """How a training looks: a live line on a terminal, a line per epoch elsewhere; always on standard error."""
 
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -129,3 +130,16 @@ def describe_corpus(corpus: dict[str, Any]) -> str:
     parts = ", ".join(f"{name} {split[unit]:,}" for name, split in splits.items())
     shown = f"{corpus['level']}s" if unit == "tokens" and "level" in corpus else unit
     return f"{corpus['name']}: {parts} {shown}, vocabulary {corpus['vocabulary']:,}"
+
+
+def typed_command() -> str:
+    """How to call this program again from where the user is, whether or not the environment is active."""
+    program = Path(sys.argv[0])
+    if program.name != "quasirnn":
+        return f"{sys.executable} -m quasirnn"
+    if shutil.which("quasirnn") == str(program):
+        return "quasirnn"
+    try:
+        return str(program.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(program)

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from quasirnn.models.dropout import embed, locked_dropout
 from quasirnn.models.linear_cross_entropy import readout_loss, readout_losses
 from quasirnn.models.pretrained import Pretrained
-from quasirnn.models.recurrent import Cell, State, recurrent, refuse_for_lstm
+from quasirnn.models.recurrent import Cell, State, embed, locked_dropout, recurrent, refuse_for_lstm
 from quasirnn.models.sampling import Sampler
 from quasirnn.ops import checks
 from quasirnn.ops.dropout import dropout

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quasirnn.models.dropout import embed
 from quasirnn.models.pretrained import Pretrained
-from quasirnn.models.recurrent import Cell, State, recurrent
+from quasirnn.models.recurrent import Cell, State, embed, recurrent
 from quasirnn.nn import QRNN
 from quasirnn.ops import checks
 from quasirnn.ops.dropout import dropout

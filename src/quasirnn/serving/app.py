@@ -4,7 +4,9 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,11 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Scope
 
 from quasirnn.serving.api_errors import RESPONSES, ApiError, ClientDisconnected, describe
-from quasirnn.serving.body import BodyLimitMiddleware
-from quasirnn.serving.events import EventStream
-from quasirnn.serving.json_route import JsonRoute
+from quasirnn.serving.body import BodyLimitMiddleware, JsonRoute
 from quasirnn.serving.limits import LIMITS
 from quasirnn.serving.loaded import Models
-from quasirnn.serving.page import API, START, PageFile
 from quasirnn.serving.telemetry import AccessLog, Telemetry
-from quasirnn.serving.waiting import Pieces, refusal, result, submit
+from quasirnn.serving.waiting import EventStream, Pieces, refusal, result, submit
 from quasirnn.serving.work import Work
 from quasirnn.tasks.endpoint import Endpoint
 from quasirnn.tasks.registry import all_tasks
@@ -50,7 +49,22 @@ FALLBACK_EXAMPLE = "a text"
 # What a request without a body of its own can be refused with.
 GET_ERRORS: dict[int | str, Any] = {status: RESPONSES[status] for status in (400, 408, 413, 421, 500)}
 
+# Files of the web page.
+PAGE_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+START, API = "index.html", "api.html"
+
 logger = logging.getLogger("quasirnn.serving")
+
+
+@dataclass(frozen=True)
+class PageFile:
+    content: bytes
+    kind: str
 
 
 def make_app(
@@ -144,6 +158,18 @@ def _add_error_handlers(app: FastAPI) -> None:
             405: f"{request.method} is not for this path; /docs lists what is.",
         }
         return JSONResponse({"error": sentences.get(error.status_code, error.detail)}, error.status_code, error.headers)
+
+
+def read_page() -> dict[str, PageFile]:
+    """The files of the web page by name; none if they were not packaged. A request can ask for these names only."""
+    folder = files("quasirnn.serving") / "page"
+    if not folder.is_dir():
+        return {}
+    return {
+        file.name: PageFile(file.read_bytes(), PAGE_KINDS[suffix])
+        for file in folder.iterdir()
+        if file.is_file() and (suffix := "." + file.name.rpartition(".")[2]) in PAGE_KINDS
+    }
 
 
 def _add_page(app: FastAPI, page: dict[str, PageFile]) -> None:

@@ -1,6 +1,7 @@
 """The models that are served, by task and name, and what is told of them."""
 
 import contextlib
+import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from quasirnn import files
 from quasirnn.errors import ModelFileError, NotFiniteError, shown
-from quasirnn.serving.answers import encode
 from quasirnn.serving.api_errors import ApiError, invalid
 from quasirnn.serving.work import Job
 from quasirnn.tasks.endpoint import Emit, Endpoint, InvalidField, Request, Step
@@ -175,3 +177,25 @@ def read_card(run: Path) -> str | None:
     except (ModelFileError, OSError) as error:
         logger.warning("%s", error)
         return None
+
+
+def encode(value: Any, step: Step = lambda: None) -> bytes:
+    """JSON, strictly: NaN is an error. Made by the thread that works: a large one would hold up the event loop.
+
+    `step` is called after each row of a matrix, and may raise to end it.
+    """
+    return _json(value, step).encode("utf-8")
+
+
+def _json(value: Any, step: Step) -> str:
+    # Row by row: no other thread runs while `tolist` and `dumps` do, and a matrix can have a million numbers.
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(key)}:{_json(each, step)}" for key, each in value.items()) + "}"
+    if isinstance(value, np.ndarray):
+        if value.ndim == 1:
+            step()
+            return json.dumps(value.tolist(), allow_nan=False, separators=(",", ":"))
+        return "[" + ",".join(_json(row, step) for row in value) + "]"
+    if isinstance(value, list) and value and isinstance(value[0], list | dict):
+        return "[" + ",".join(_json(each, step) for each in value) + "]"
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))

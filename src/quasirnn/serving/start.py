@@ -1,20 +1,27 @@
-"""From run folders to a server that runs."""
+"""From run folders to a server that runs: in this process, or in several on one socket.
 
+Each of several has its own models, queue and threads; the system deals connections. They are started anew, not forked:
+torch's threads do not survive a fork.
+"""
+
+import contextlib
 import logging
 import multiprocessing
+import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from socket import socket
 from typing import Any
 
-from quasirnn.serving.app import make_app
+from quasirnn.errors import Failure
+from quasirnn.serving.app import make_app, read_page
 from quasirnn.serving.limits import BATCH
 from quasirnn.serving.loaded import load_models
-from quasirnn.serving.log import rate_limited
-from quasirnn.serving.page import read_page
-from quasirnn.serving.processes import serve_in_processes
 from quasirnn.serving.server import (
     address_of,
     allowed_hosts,
@@ -27,6 +34,10 @@ from quasirnn.serving.server import (
 from quasirnn.serving.telemetry import AccessLog
 from quasirnn.serving.work import Work
 from quasirnn.training.signals import StopSignals
+
+LOOK_SECONDS = 0.1
+# A process that ends sooner than this after its start is not started again: it would end again.
+SHORT_LIFE_SECONDS = 10.0
 
 
 def say(sentence: str) -> None:
@@ -126,3 +137,99 @@ def serve(
                 signals.received = signal.SIGTERM
 
         make_server(app, work, signals, announce, tick).run([bound])
+
+
+def serve_in_processes(
+    count: int,
+    serve: Callable[..., None],
+    bound: socket,
+    announce: Callable[[], None],
+    say: Callable[[str], None],
+    **options: Any,
+) -> None:
+    """Run `serve` on a socket in several processes until a signal ends them; one that dies is started again.
+
+    Args:
+        serve: a function of a module: called in each with the socket, `ready` (to be set), `folder` (which they share)
+            and the options.
+        announce: called when all of them are ready.
+
+    Raises:
+        Failure: one of them could not start.
+    """
+    context = multiprocessing.get_context("spawn")
+    with StopSignals() as signals, tempfile.TemporaryDirectory(prefix="quasirnn-") as folder:
+        options |= {"folder": Path(folder)}
+
+        def start() -> tuple[BaseProcess, Any, float]:
+            ready = context.Event()
+            process = context.Process(target=_in_child, args=(serve, bound, ready, options), daemon=False)
+            process.start()
+            return process, ready, time.monotonic()
+
+        running = [start() for _ in range(count)]
+        announced, failure = False, None
+        while signals.received is None and failure is None:
+            if not announced and all(ready.is_set() for _, ready, _ in running):
+                announced = True
+                announce()
+            for number, (process, _, since) in enumerate(running):
+                if process.exitcode is None:
+                    continue
+                if time.monotonic() - since < SHORT_LIFE_SECONDS:
+                    failure = f"a process of the server could not start: exit code {process.exitcode}."
+                    break
+                say(f"a process of the server ended with exit code {process.exitcode}; another is started.")
+                running[number] = start()
+            time.sleep(LOOK_SECONDS)
+        for process, _, _ in running:
+            if process.exitcode is None and process.pid is not None:
+                os.kill(process.pid, signal.SIGTERM)
+        for process, _, _ in running:
+            process.join()
+        if failure is not None:
+            raise Failure(failure)
+
+
+def _in_child(serve: Callable[..., None], bound: socket, ready: Any, options: dict[str, Any]) -> None:
+    # In a group of its own: Ctrl-C reaches the parent alone, which passes it on once.
+    os.setpgrp()
+    serve(bound, ready=ready, **options)
+
+
+class RateLimitFilter(logging.Filter):
+    """Lets a line of each kind pass once a second, and says how many did not.
+
+    A client that fails a thousand times a second must not fill a disk, nor a pipe that nobody reads.
+    """
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self._kinds: dict[tuple[str, object], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        # By the text before its values are filled in: there are a handful of those.
+        kind = (record.name, record.msg)
+        last, silent = self._kinds.get(kind, (float("-inf"), 0))
+        now = time.monotonic()
+        if now - last < self.seconds:
+            self._kinds[kind] = (last, silent + 1)
+            return False
+        self._kinds[kind] = (now, 0)
+        if silent:
+            record.msg = f"{record.msg} (and {silent:,} times more)"
+        return True
+
+
+@contextlib.contextmanager
+def rate_limited(*names: str) -> Iterator[None]:
+    """Keep the loggers of these names from saying the same too often, for a while."""
+    filters = {name: RateLimitFilter() for name in names}
+    for name, each in filters.items():
+        logging.getLogger(name).addFilter(each)
+    try:
+        yield
+    finally:
+        for name, each in filters.items():
+            logging.getLogger(name).removeFilter(each)

@@ -1,4 +1,4 @@
-"""What commands on text share: loading a run, where text comes from, JSON that is written as it is made, progress."""
+"""What commands share: options, loading a run, where text comes from, JSON that is written as it is made, progress."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ OneText = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The text;
 OneTextFile = Annotated[Path | None, typer.Option(help="Read the text from a file, all of its lines.")]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: a .png in RUN]")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
-
-
+Split = Annotated[str, typer.Option(help="train, valid, test, or the name of a file without its suffix.")]
 Precision = Annotated[
     str | None,
     typer.Option(

@@ -34,7 +34,7 @@ from quasirnn.tasks.endpoint import Emit, Endpoint, InvalidField, Request, Respo
 from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import REMEDY
-from quasirnn.tasks.settings import Preset, TaskSettings, setting
+from quasirnn.tasks.settings import Preset, TaskSettings, setting, size_setting
 from quasirnn.tasks.significance import Rows
 from quasirnn.tasks.task import Dataset, Task, silent
 from quasirnn.tasks.verdict import Baselines
@@ -71,14 +71,7 @@ class LanguageModelSettings(TaskSettings):
         group="data",
         kept="default",
     )
-    embedding_size: int | None = setting(
-        None,
-        help="size of the word vectors; none: hidden_size",
-        group="model",
-        at_least=1,
-        at_most=65_536,
-        kept="fixed",
-    )
+    embedding_size: int | None = size_setting(None, help="size of the word vectors; none: hidden_size")
     tied: bool = setting(False, help="softmax and word vectors share their weight", group="model", kept="fixed")
     input_dropout: float | None = setting(
         None, help="share dropped of the word vectors; none: dropout", group="model", at_least=0, below=1

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +20,7 @@ from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import RunError, UserError, shown
 from quasirnn.models.pretrained import count_parameters
 from quasirnn.nn import QRNN, QRNNLayer, quantize
-from quasirnn.tasks import significance
+from quasirnn.tasks import run_folder, significance
 from quasirnn.tasks.environment import environment
 from quasirnn.tasks.run_folder import REMEDY, Run, Training, open_run
 from quasirnn.tasks.settings import TaskSettings
@@ -237,3 +240,33 @@ def trained_on(pipeline: Pipeline[Any]) -> str:
     elif isinstance(last.get("step"), int):
         words.append(f"{last['step']:,} steps")
     return ", ".join(words) + "."
+
+
+def quantize_run(path: Path, out: Path, *, linear: bool = True, embedding: bool = True) -> tuple[int, int]:
+    """Make an int8 copy of the run at `path`, for use and not for training: whole or not at all.
+
+    Returns:
+        The bytes of both models.
+
+    Raises:
+        RunError: no run there, something at `out` already, or a model that has nothing to quantise.
+    """
+    run_folder.check_new(out)
+    model = load(path).model
+    try:
+        small = quantize(model, linear=linear, embedding=embedding)
+    except ValueError as error:
+        raise RunError(f"{path}: {error}") from error
+    old, new = Run(path), Run(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        files.writing(out, "nothing was made"),
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder,
+    ):
+        place = Path(folder) / "run"
+        small.save_pretrained(place)
+        for file in (old.training, old.vocabulary, old.environment, old.metrics):
+            if file.exists():
+                shutil.copyfile(file, place / file.name)
+        os.rename(place, out)
+    return old.weights.stat().st_size, new.weights.stat().st_size

@@ -36,7 +36,7 @@ from quasirnn.tasks.endpoint import Endpoint, InvalidField, Name, Request, Respo
 from quasirnn.tasks.fitting import Rule
 from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import REMEDY
-from quasirnn.tasks.settings import Preset, TaskSettings, as_text, setting
+from quasirnn.tasks.settings import Preset, TaskSettings, as_text, setting, size_setting
 from quasirnn.tasks.significance import Rows
 from quasirnn.tasks.task import Dataset, Task, silent
 from quasirnn.tasks.verdict import Baselines
@@ -81,14 +81,7 @@ class SentimentSettings(TaskSettings):
         None, help="cut longer texts; none: read them whole", group="data", at_least=1, kept="default"
     )
     vectors: Text | None = setting(None, help="file of word vectors", group="data", option="--vectors")
-    embedding_size: int | None = setting(
-        None,
-        help="size of the word vectors; none: that of --vectors, or 100",
-        group="model",
-        at_least=1,
-        at_most=65_536,
-        kept="fixed",
-    )
+    embedding_size: int | None = size_setting(None, help="size of the word vectors; none: that of --vectors, or 100")
     word_init: Literal["random", "labels"] = setting(
         "random",
         help="labels: word vectors hold how often a word goes with each class; not with --vectors",

@@ -9,7 +9,17 @@ import typer
 
 from quasirnn.errors import UserError, printable
 from quasirnn.tasks import console
-from quasirnn.tasks.console import AsJson, OneText, OneTextFile, Picture, Precision, RunAndTexts, RunArgument, TextFile
+from quasirnn.tasks.console import (
+    AsJson,
+    OneText,
+    OneTextFile,
+    Picture,
+    Precision,
+    RunAndTexts,
+    RunArgument,
+    Split,
+    TextFile,
+)
 
 NAME = "sentiment"
 
@@ -111,7 +121,7 @@ def confusion(
         list[str] | None,
         typer.Option(metavar="DIR", help="Where the texts are. [default: where the training's were]"),
     ] = None,
-    split: Annotated[str, typer.Option(help="train, valid, test, or the name of a file without its suffix.")] = "test",
+    split: Split = "test",
     out: Picture = None,
 ) -> None:
     """Evaluate a classifier and draw which class was predicted for which.

@@ -72,6 +72,11 @@ def setting(
     )
 
 
+def size_setting(default: Any = ..., *, help: str) -> Any:
+    """A field for a size of the model, which a trained one cannot change."""
+    return setting(default, help=help, group="model", at_least=1, at_most=65_536, kept="fixed")
+
+
 Width = Annotated[int, Field(ge=1, le=1024)]
 Widths = Annotated[tuple[Width, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
 
@@ -86,7 +91,7 @@ class TaskSettings(Schema):
     cell: Literal["qrnn", "lstm"] = setting(
         "qrnn", help="qrnn, or an LSTM with equally many units", group="model", option="--cell", kept="fixed"
     )
-    hidden_size: int = setting(help="units of each layer", group="model", at_least=1, at_most=65_536, kept="fixed")
+    hidden_size: int = size_setting(help="units of each layer")
     num_layers: int = setting(help="recurrent layers", group="model", at_least=1, at_most=256, kept="fixed")
     kernel_size: Width | Widths | None = setting(
         2, help="width of the convolution, or one per layer: 6,2,2", group="model", cells=("qrnn",), kept="fixed"

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from quasirnn.data.batches import Batch, to_device
-from quasirnn.data.corpus import SPLITS, Check, Columns, Corpus, Part, PartCheck, canonical, read_corpus
+from quasirnn.data.corpus import Check, Columns, Corpus, Part, PartCheck, canonical, read_corpus
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models.pretrained import Pretrained, count_parameters
 from quasirnn.tasks.fitting import Amount, Rule, fine_tuning_rate
@@ -383,6 +383,3 @@ class TaskLearner:
 
     def save_best(self, model: nn.Module) -> None:
         self.run.save_model(model)
-
-
-__all__ = ["SPLITS", "Batches", "Dataset", "Prepared", "Task", "TaskLearner", "silent"]

@@ -25,7 +25,7 @@ from quasirnn.tasks.verdict import verdict
 from quasirnn.training.engine import train as run_engine
 from quasirnn.training.lock import RunLock
 from quasirnn.training.plan import Outcome, Plan
-from quasirnn.training.progress import Observer
+from quasirnn.training.run_log import Observer
 from quasirnn.training.world import PRECISIONS, World
 
 S = TypeVar("S", bound=TaskSettings)

@@ -36,7 +36,7 @@ from quasirnn.tasks.endpoint import Endpoint, InvalidField, Request, Response, S
 from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import REMEDY
-from quasirnn.tasks.settings import Preset, TaskSettings, setting
+from quasirnn.tasks.settings import Preset, TaskSettings, setting, size_setting
 from quasirnn.tasks.significance import Rows
 from quasirnn.tasks.task import Dataset, Task, silent
 from quasirnn.tasks.translation_commands import ALPHA, BATCH, BEAM, LARGEST_ALPHA, WIDEST
@@ -89,14 +89,7 @@ class TranslationSettings(TaskSettings):
         kept="default",
     )
     min_count: int = setting(2, help="read rarer characters as unknown", group="data", at_least=1)
-    embedding_size: int | None = setting(
-        None,
-        help="size of the characters' vectors; none: hidden_size",
-        group="model",
-        at_least=1,
-        at_most=65_536,
-        kept="fixed",
-    )
+    embedding_size: int | None = size_setting(None, help="size of the characters' vectors; none: hidden_size")
     sample: int = setting(
         100, help="validation sentences that are translated after each epoch, for BLEU; 0: none", at_least=0
     )

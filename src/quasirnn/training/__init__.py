@@ -9,7 +9,7 @@ from quasirnn.training.learner import Carried, Learner, Tick
 from quasirnn.training.lock import RunLock
 from quasirnn.training.metrics import read_metrics
 from quasirnn.training.plan import Outcome, Plan
-from quasirnn.training.progress import Observer, Progress
+from quasirnn.training.run_log import Observer, Progress
 from quasirnn.training.world import RankFailed, World
 
 __all__ = [

@@ -23,7 +23,6 @@ from quasirnn.training.learner import Carried, Learner
 from quasirnn.training.lock import RunLock
 from quasirnn.training.optimizers import check_supported, from_tensors, to_tensors
 from quasirnn.training.plan import Outcome, Plan, Reason, State
-from quasirnn.training.progress import Observer
 from quasirnn.training.random_state import (
     check_random_state,
     preserve_rng_state,
@@ -31,7 +30,7 @@ from quasirnn.training.random_state import (
     seed_process,
     set_random_state,
 )
-from quasirnn.training.run_log import RunLog
+from quasirnn.training.run_log import Observer, RunLog
 from quasirnn.training.schedule import Schedule, StepInfo, constant
 from quasirnn.training.signals import SIGNALS, StopSignals
 from quasirnn.training.update import NotFinite, Updater

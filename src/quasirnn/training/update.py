@@ -1,5 +1,6 @@
 """One update of the weights: forward, one exchange among the processes, backward, L2, clipping, optimizer."""
 
+import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ from torch.optim import Optimizer
 
 from quasirnn.training import fused_update
 from quasirnn.training.learner import Carried, Learner
-from quasirnn.training.memory import keep_freed_memory
 from quasirnn.training.optimizers import add_l2
 from quasirnn.training.plan import Plan
 from quasirnn.training.random_state import preserve_rng_state
 from quasirnn.training.schedule import Schedule, StepInfo
 from quasirnn.training.world import World
+
+# Of glibc's malloc.h.
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 
 
 class NotFinite(ArithmeticError):
@@ -65,7 +68,7 @@ class Updater:
     def prepare(self) -> None:
         """Wrap model and optimizer, once they hold the values to start from."""
         accelerator = self._world.accelerator
-        keep_freed_memory()
+        _keep_freed_memory()
         self._wrapped = accelerator.prepare_model(self._learner.model)
         self._stepper = accelerator.prepare_optimizer(self._optimizer, device_placement=False)
         self._fused = self._world.mixed_precision == "bf16" and fused_update.supports(self._optimizer)
@@ -145,3 +148,18 @@ class Updater:
 def _check(what: str, number: float) -> None:
     if not math.isfinite(number):
         raise NotFinite(what, number)
+
+
+def _keep_freed_memory() -> None:
+    """Have malloc keep what a step frees for the next one, where the C library can be told so.
+
+    Tensors of many megabytes are otherwise given back to the system and cleared, page by page, when they are asked for
+    again: a twelfth of a step of the paper's language model. The process then stays as large as its largest step.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    # The greatest threshold that glibc takes; what is larger than that is still mapped and returned.
+    for option, value in ((_MMAP_THRESHOLD, 32 << 20), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 64 << 20)):
+        mallopt(option, value)
