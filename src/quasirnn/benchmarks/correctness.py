@@ -69,8 +69,8 @@ def require(checks: list[Check]) -> dict[str, Any]:
     check = worst(checks)
     if not check.ok:
         raise WrongNumbers(
-            f"wrong results on this machine, nothing is timed: {check.worst} is off by {check.error:.1e}, "
-            f"{check.allowed:.1e} is allowed"
+            f"wrong results on this machine, so nothing is timed: {check.worst} has an error of {check.error:.1e}, "
+            f"more than the allowed {check.allowed:.1e}"
         )
     return asdict(check)
 
@@ -184,7 +184,7 @@ def plain_products(dtype: torch.dtype) -> list[Product]:
 
 
 def one_product(multiply: Product) -> Callable[..., Tensor]:
-    """`reference.convolve` with one product over the whole window, as the layer makes it, instead of one for each tap."""
+    """`reference.convolve` with one product over the whole window, as in the layer, instead of one for each tap."""
 
     def convolve(
         x: Tensor,

@@ -16,7 +16,7 @@ _SPACED = (
     (re.compile(r"(?<=\w)'(?=\w)"), " '"),
     (re.compile(r'(?<!@)([,;:?!()\[\]"%$£/]|\.\.\.)(?!@)'), r" \1 "),
 )
-_BEFORE = frozenset([*".,;:?!)]%'", "...", "’"])  # stand right after the word before
+_BEFORE = frozenset([*".,;:?!)]%'", "...", "’"])  # noqa: RUF001 (follow a word without a space)
 _BEHIND = frozenset("([$£#")  # stand right before the word behind
 _INSIDE = {"@-@": "-", "@,@": ",", "@.@": ".", "/": "/"}
 
