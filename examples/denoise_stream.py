@@ -1,8 +1,8 @@
-"""Remove noise from sound as it arrives: a causal QRNN on frames of 10 ms, each cleaned before the next one comes.
+"""Denoise audio as it arrives: a causal QRNN cleans each frame of 10 ms before the next one arrives.
 
-The sound is synthetic: notes with overtones, under white noise. The network is trained for some seconds, then a minute
-of sound is streamed through it frame by frame, the state passed on, as a program at a microphone would. The real-time
-factor is the time that the network takes over the time that the sound lasts.
+The audio is synthetic: notes with overtones, plus white noise. The network is trained for a few seconds. Then a minute
+of audio is streamed through it frame by frame, as from a microphone; the state is passed from one frame to the next.
+The real-time factor is the processing time divided by the duration of the audio.
 
     python examples/denoise_stream.py [--steps 150] [--seconds 60]
 """
@@ -20,7 +20,7 @@ RATE, FRAME = 16_000, 160  # samples per second and per frame
 
 
 class Denoiser(nn.Module):
-    """A frame in, a cleaner frame out: how much of each of its frequencies is kept, between 0 and 1, is learned."""
+    """Denoises frames: learns which share of each frequency to keep, between 0 and 1."""
 
     def __init__(self, hidden_size: int = 128) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Denoiser(nn.Module):
 
 
 def notes(frames: int, batch: int) -> Tensor:
-    """Clean sound, (frames, batch, FRAME): a new note every 0.25 s, each with three overtones that fade."""
+    """Clean audio, (frames, batch, FRAME): a new note every 0.25 s, each with three overtones that fade."""
     t = torch.arange(frames * FRAME) / RATE
     begins = t - t % 0.25
     pitch = 110 * 2 ** (torch.randint(0, 36, (batch, int(t[-1] / 0.25) + 1)) / 12)
@@ -52,14 +52,14 @@ def noisy(clean: Tensor) -> Tensor:
 
 
 def decibels(clean: Tensor, heard: Tensor) -> float:
-    """Signal over noise."""
+    """Signal-to-noise ratio."""
     return float(10 * torch.log10(clean.square().mean() / (heard - clean).square().mean()))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=150, help="of training")
-    parser.add_argument("--seconds", type=int, default=60, help="of sound to stream")
+    parser.add_argument("--steps", type=int, default=150, help="training steps")
+    parser.add_argument("--seconds", type=int, default=60, help="seconds of audio to stream")
     options = parser.parse_args()
     torch.manual_seed(1)
 
@@ -78,16 +78,18 @@ def main() -> None:
     heard = noisy(clean)
     pieces, state = [], None
     with torch.no_grad():
-        begun = time.perf_counter()
+        start = time.perf_counter()
         for frame in heard.split(1):
             piece, state = model(frame, state)
             pieces.append(piece)
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         whole, _ = model(heard)
     streamed = torch.cat(pieces)
     torch.testing.assert_close(streamed, whole, rtol=0, atol=1e-5)
-    print(f"signal over noise: {decibels(clean, heard):.1f} dB before, {decibels(clean, streamed):.1f} dB after")
-    print(f"streamed frame by frame: the same as the whole, real-time factor {seconds / options.seconds:.4f}")
+    print(f"signal-to-noise ratio: {decibels(clean, heard):.1f} dB before, {decibels(clean, streamed):.1f} dB after")
+    print(
+        f"streamed frame by frame: same output as the whole sequence, real-time factor {seconds / options.seconds:.4f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Forecast a time series with a QRNN and with an LSTM with equally many units, trained alike.
+"""Forecast a time series with a QRNN and with an LSTM with as many units, trained in the same way.
 
-The series is synthetic: a daily and a weekly season, a slow drift and noise, hour by hour. Each model reads two weeks
-and predicts the day that follows. Beside them stands the forecast that costs nothing: the same hours of a week ago.
+The series is synthetic and hourly: daily and weekly seasonality, a slow drift, and noise. Each model reads two weeks
+and predicts the next day. The baseline repeats the same hours of the week before.
 
     python examples/forecast.py [--steps 200]
 """
@@ -19,7 +19,7 @@ READ, AHEAD, WEEK = 14 * 24, 24, 7 * 24  # hours
 
 
 class Forecaster(nn.Module):
-    """What the same hours of a week ago are changed by."""
+    """Predicts the difference from the same hours of the week before."""
 
     def __init__(self, rnn: nn.Module, hidden_size: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ def week_ago(series: Tensor) -> Tensor:
 
 
 def draw(batch: int) -> tuple[Tensor, Tensor]:
-    """What is read, (READ, batch, 1), and what follows, (batch, AHEAD)."""
+    """Input, (READ, batch, 1), and target, (batch, AHEAD)."""
     hours = torch.arange(READ + AHEAD)[:, None] + torch.randint(0, WEEK, (batch,))
     day, week = 2 * math.pi * hours / 24, 2 * math.pi * hours / WEEK
     sizes = 0.5 + torch.rand(3, batch)
@@ -55,14 +55,14 @@ def main() -> None:
     print(f"{'':12}{'error':>8}{'seconds':>9}")
     layers = {
         "LSTM": lambda: nn.LSTM(1, hidden_size, num_layers=2),
-        # The window of the first layer may be as long as a day.
+        # The window of the first layer covers a day.
         "QRNN": lambda: QRNN(1, hidden_size, num_layers=2, kernel_size=(24, 2)),
     }
     for name, layer in layers.items():
         torch.manual_seed(1)
         model = Forecaster(layer(), hidden_size)
         optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(steps):
             series, target = draw(32)
             loss = (model(series) - target).square().mean()
@@ -70,7 +70,7 @@ def main() -> None:
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         torch.manual_seed(2)
         series, target = draw(500)
         with torch.no_grad():

@@ -1,9 +1,9 @@
-"""Translate with the ONNX files of a trained translator: numpy and onnxruntime, no torch and no quasirnn.
+"""Translate with the ONNX files of a trained translator. Needs only numpy and onnxruntime, not torch or quasirnn.
 
     quasirnn export runs/translation --onnx translator.onnx
     python examples/onnx_translate.py runs/translation translator.onnx "drei Uhr" "zwei"
 
-Greedy: at every step the most probable character. All sentences are decoded side by side.
+Decoding is greedy: it takes the most probable character at every step. All sentences are decoded in one batch.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Train on sequences of different lengths without padding: how many real tokens a second, against padded batches.
+"""Train on sequences of different lengths without padding, and compare the tokens per second with padded batches.
 
 python examples/packed_sequences.py [--lengths FILE]
 """
@@ -17,18 +17,18 @@ ROWS = 16
 
 
 def padded(rnn: QRNN, lengths: list[int]) -> Tensor:
-    """A batch as long as its longest sequence."""
+    """A batch padded to its longest sequence."""
     x = torch.randn(max(lengths), len(lengths), rnn.input_size)
     return rnn(x, lengths=lengths)[0]
 
 
 def packed(rnn: QRNN, lengths: list[int]) -> Tensor:
-    """The same sequences one after the other in fewer, full rows; the last one is filled up."""
+    """The same sequences concatenated into ROWS full rows; the last row is padded."""
     total = sum(lengths)
     T = -(-total // ROWS)
     starts = torch.zeros(T * ROWS, dtype=torch.bool)
     starts[torch.tensor([0, *lengths]).cumsum(0)[:-1]] = True
-    # A sequence that a row's end cuts in two goes on as a sequence of its own.
+    # A sequence that is split at the end of a row continues as a new sequence.
     x = torch.randn(T, ROWS, rnn.input_size)
     return rnn(x, starts=starts.view(ROWS, T).T)[0]
 
@@ -42,16 +42,16 @@ def tokens_per_second(run: Callable[..., Tensor], rnn: QRNN, batches: list[list[
 
 
 def one_row(rnn: QRNN, lengths: list[int]) -> Tensor:
-    """The same in a single row, with each sequence's own state."""
+    """The same sequences concatenated into one row, with a state for each."""
     x = torch.randn(sum(lengths), rnn.input_size)
     return rnn(x, cu_seqlens=torch.tensor([0, *lengths]).cumsum(0))[0]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lengths", type=Path, help="a file with one length a line; drawn at random if not given")
-    parser.add_argument("--count", type=int, default=480, help="how many sequences")
-    parser.add_argument("--hidden", type=int, default=256, help="units")
+    parser.add_argument("--lengths", type=Path, help="a file with one length per line (default: random lengths)")
+    parser.add_argument("--count", type=int, default=480, help="number of sequences")
+    parser.add_argument("--hidden", type=int, default=256, help="hidden size")
     options = parser.parse_args()
     torch.manual_seed(0)
     if options.lengths is None:

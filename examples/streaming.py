@@ -1,7 +1,7 @@
-"""Feed a sequence as it arrives: the returned state, passed back whole, continues it.
+"""Process a sequence as it arrives: pass the returned state back to continue it.
 
-The state holds the cells and what the convolution still has to see, so pieces of any size, down to single steps, give
-the output of the whole.
+The state contains the cells and the last inputs of the convolution. Pieces of any size, down to single steps, give the
+same output as the whole sequence.
 
     python examples/streaming.py [--length 200]
 """
@@ -27,7 +27,7 @@ def main() -> None:
 
         pieces, state, start = [], None, 0
         while start < length:
-            size = int(torch.randint(1, 10, ()))  # what happens to have arrived
+            size = int(torch.randint(1, 10, ()))  # whatever has arrived
             output, state = rnn(signal[start : start + size], state)
             pieces.append(output)
             start += size

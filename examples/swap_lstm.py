@@ -1,7 +1,7 @@
-"""Swap an LSTM for a QRNN: one line, in a tagger that was written for `nn.LSTM`.
+"""Replace `nn.LSTM` with `QRNN` in a tagger, by changing one line.
 
-The task needs memory: after an opening bracket, is it closed later on? A backward direction sees that, a forward one
-cannot, so the layer is bidirectional.
+The task needs memory: does a closing bracket follow later in the text? Only a backward direction can know, so the layer
+is bidirectional.
 
     python examples/swap_lstm.py [--steps 300]
 """
@@ -30,7 +30,7 @@ class Tagger(nn.Module):
 
 
 def batch_of_texts(rows: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random symbols, and for each of them whether a closing bracket comes after it."""
+    """Random symbols, and for each of them whether a closing bracket follows."""
     weights = torch.tensor([1.0, 0.3, 3.0, 3.0, 3.0, 3.0])
     symbols = torch.multinomial(weights, rows * length, replacement=True, generator=generator).view(rows, length)
     closing = (symbols == SYMBOLS.index(")")).long()
@@ -39,7 +39,7 @@ def batch_of_texts(rows: int, length: int, generator: torch.Generator) -> tuple[
 
 
 def train(layer: type[nn.Module], steps: int) -> float:
-    """Train a tagger and return the share of right tags on new texts."""
+    """Train a tagger and return its accuracy on new texts."""
     torch.manual_seed(1)
     generator = torch.Generator().manual_seed(1)
     model = Tagger(layer)
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     steps = parser.parse_args().steps
     for layer in (nn.LSTM, QRNN):
-        print(f"{layer.__name__:5} tags {train(layer, steps):.1%} right after {steps} steps")
+        print(f"{layer.__name__:5} accuracy {train(layer, steps):.1%} after {steps} steps")
 
 
 if __name__ == "__main__":

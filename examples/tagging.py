@@ -1,4 +1,4 @@
-"""Sequence tagging, one label per word, as a task of your own: all of it is in this file.
+"""Sequence tagging, one label per word: a complete task in one file.
 
     export QUASIRNN_TASKS=examples/tagging.py
     quasirnn train tagging --out runs/tagging
@@ -48,11 +48,11 @@ from quasirnn.training.world import World
 
 NAME = "tagging"
 SPECIALS = {"padding": "<pad>", "unknown": "<unk>"}
-NO_TAG = -100  # of padding: what `cross_entropy` ignores
-BATCH_TEXTS, BATCH_TOKENS = 64, 16_384  # the most that is read at once without learning
-POOL = 512  # texts that are sorted by length together; bounds the memory
+NO_TAG = -100  # tag of the padding, which `cross_entropy` ignores
+BATCH_TEXTS, BATCH_TOKENS = 64, 16_384  # largest batch outside training
+POOL = 512  # texts that are sorted by length together; limits memory
 
-# The built-in corpus: sentences of a small grammar. Many words have several tags, and what follows decides:
+# The built-in corpus: sentences of a small grammar. Many words have several tags, which depend on the next words:
 # "the light watch here" is DET NOUN VERB ADV, "the light watch play here" DET ADJ NOUN VERB ADV.
 
 WORDS = {
@@ -70,7 +70,7 @@ BUILT_IN = "small-grammar"
 
 def write_sentences(split: str) -> dict[str, list[str]]:
     """The columns of a split: sentences and their tags. No sentence is in two splits."""
-    # Of a seeded generator, only `random` gives the same numbers in every version of Python.
+    # Only `random` gives the same numbers in every version of Python.
     draw = random.Random(split).random
 
     def noun_phrase() -> list[str]:
@@ -90,7 +90,7 @@ def write_sentences(split: str) -> dict[str, list[str]]:
     return {"text": list(rows), "tags": list(rows.values())}
 
 
-# Settings: what `--show` lists and KEY=VALUE changes, besides what every task has
+# Settings of this task, in addition to those of every task
 
 
 class TaggingSettings(TaskSettings):
@@ -118,7 +118,7 @@ FAST = Preset(
 )
 
 
-# The model: numbers in, numbers out
+# The model: works on ids
 
 
 class Tagger(Pretrained):
@@ -193,7 +193,7 @@ def logits_of(model: Tagger, ids: Sequence[Tensor], tick: Tick = silent) -> list
 
 @dataclass(frozen=True)
 class TaggedTexts:
-    """A part of a corpus as numbers."""
+    """An encoded split of a corpus."""
 
     ids: list[Tensor]  # of each text, (T,)
     tags: list[Tensor]  # likewise
@@ -205,7 +205,7 @@ class TaggingEvaluation(Evaluation):
     words: int
     loss: float  # nats per word
     accuracy: float  # percent of the words
-    texts_right: float  # percent of the texts: every word is right
+    texts_right: float  # percent of the texts with every word right
 
     def lines(self) -> list[str]:
         return [
@@ -234,7 +234,7 @@ class TaggingPipeline(Pipeline[TaggingSettings]):
         return tagged
 
     def tag_all(self, texts: Iterable[str], tick: Tick = silent) -> Iterator[list[tuple[str, str]]]:
-        """The same for many texts, in their order, in constant memory; a blank text has no words."""
+        """The same for many texts, in order and in constant memory; a blank text has no words."""
         texts = iter(texts)
         while pool := list(islice(texts, POOL)):
             ids = [self.vocabulary.encode(text) for text in pool]
@@ -327,7 +327,7 @@ def most_frequent_tags(tick: Tick) -> list[Row]:
         split: list(zip(" ".join(part["text"]).split(), " ".join(part["tags"]).split(), strict=True))
         for split, part in TASK.built_in(DEMO.qrnn, ("train", "test")).parts.items()
     }
-    # The most frequent pairs come last and stay.
+    # The most frequent pairs come last and overwrite the others.
     best = {word: tag for (word, tag), _ in reversed(Counter(pairs["train"]).most_common())}
     right = sum(best.get(word) == tag for word, tag in pairs["test"])
     return [Row("most frequent tag", len(best), 100 * right / len(pairs["test"]))]
@@ -338,7 +338,7 @@ def show_demo(pipeline: TaggingPipeline, folder: Path, seed: int, screen: Screen
     return Shown("The tagger reads:", "\n".join(lines))
 
 
-# The task: where all of it comes together
+# The task
 
 
 class TaggingTask(Task[TaggingSettings]):

@@ -1,6 +1,6 @@
-"""Sequences of different lengths in one batch: with `lengths`, or packed as for `nn.LSTM`.
+"""Batch sequences of different lengths: with `lengths`, or as a `PackedSequence` as for `nn.LSTM`.
 
-Padding never reaches the result, whatever it holds; both ways give what each sequence gives alone.
+Padding never affects the result, whatever it contains. Both ways give the same result as each sequence alone.
 
     python examples/variable_lengths.py [--hidden 32]
 """
@@ -22,7 +22,7 @@ def main() -> None:
     rnn = QRNN(8, hidden, bidirectional=True).eval()
     lengths = torch.tensor([3, 11, 7])
     sequences = [torch.randn(length, 8) for length in lengths.tolist()]
-    # Padding with NaN shows that it is not looked at.
+    # NaN in the padding shows that it is not read.
     padded = pad_sequence(sequences, padding_value=float("nan"))  # (T, B, D)
 
     with torch.no_grad():
@@ -36,12 +36,12 @@ def main() -> None:
             alone, (h_alone, _) = rnn(sequence)  # (T, D): a sequence without a batch
             torch.testing.assert_close(output[: len(sequence), row], alone)
             torch.testing.assert_close(h_n[:, row], h_alone)
-            assert not output[len(sequence) :, row].any(), "past its length a row is zero"
+            assert not output[len(sequence) :, row].any(), "outputs past the length of a row are zero"
 
     torch.testing.assert_close(unpacked, output)
     torch.testing.assert_close(packed_h_n, h_n)
     print(f"lengths {lengths.tolist()}: output {tuple(output.shape)}, h_n {tuple(h_n.shape)}")
-    print("with lengths, packed and alone: all the same")
+    print("lengths, PackedSequence and each sequence alone: all the same")
 
 
 if __name__ == "__main__":

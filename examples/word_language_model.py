@@ -1,11 +1,11 @@
-"""A word-level language model as everybody writes it for nn.LSTM; one line is changed.
+"""A typical word-level language model written for nn.LSTM, with one line changed.
 
-Running text in batch columns, a state that is carried from window to window and detached, gradients clipped, SGD whose
-rate falls when validation stops improving. --cell LSTM runs the line as it was.
+The text is divided into batch columns, the state is detached and passed from window to window, gradients are clipped,
+and the learning rate of SGD falls when validation stops improving. --cell LSTM runs the original line.
 
     python examples/word_language_model.py [TEXT FILE] [--epochs 3] [--cell QRNN]
 
-Without a file it reads the topics of Python's own reference, which come with every Python.
+Without a file it reads the reference topics that are part of every Python installation.
 """
 
 import argparse
@@ -45,12 +45,12 @@ def read(file: Path | None) -> list[str]:
 
 
 def columns(words: Tensor, batch: int) -> Tensor:
-    """(T, batch): each column is a stretch of the text."""
+    """(T, batch): each column is a contiguous part of the text."""
     return words[: len(words) // batch * batch].view(batch, -1).T.contiguous()
 
 
 def run(model: LanguageModel, text: Tensor, length: int, optimizer: torch.optim.Optimizer | None) -> float:
-    """Read a text once; the mean loss. With an optimizer the model learns from it."""
+    """Run over a text once and return the mean loss. If an optimizer is given, train on it."""
     model.train(optimizer is not None)
     total, hidden = 0.0, None
     for start in range(0, len(text) - 1, length):
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("text", nargs="?", type=Path)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--cell", choices=["QRNN", "LSTM"], default="QRNN")
-    parser.add_argument("--words", type=int, default=100_000_000, help="read only so many words of the text")
+    parser.add_argument("--words", type=int, default=100_000_000, help="maximum number of words to read")
     options = parser.parse_args()
     torch.manual_seed(1)
 
@@ -89,7 +89,7 @@ def main() -> None:
         run(model, train, 35, torch.optim.SGD(model.parameters(), rate))
         loss = run(model, valid, 35, None)
         rate, best = (rate, loss) if loss < best else (rate / 4, best)
-        print(f"{options.cell}, epoch {epoch}: perplexity {math.exp(loss):.1f} on text that was not read")
+        print(f"{options.cell}, epoch {epoch}: validation perplexity {math.exp(loss):.1f}")
 
 
 if __name__ == "__main__":

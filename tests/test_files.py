@@ -33,7 +33,7 @@ def test_guarantee_failing_loudly_names_the_path_and_keeps_the_file(tmp_path, mo
             write_bytes(path, b"new")
     text = str(caught.value)
     assert text.startswith(f"cannot write {path}: {error().strerror} (E")
-    assert text.endswith("the former file is untouched")
+    assert text.endswith("the previous file is unchanged")
     assert "\n" not in text
     assert caught.value.errno == error().errno
     assert path.read_bytes() == b"old"
@@ -41,7 +41,7 @@ def test_guarantee_failing_loudly_names_the_path_and_keeps_the_file(tmp_path, mo
 
 
 def test_a_folder_that_is_missing_or_a_file_is_told(tmp_path):
-    with pytest.raises(WriteError, match=r"No such file or directory \(ENOENT\); there was no such file before"):
+    with pytest.raises(WriteError, match=r"No such file or directory \(ENOENT\); no file was created"):
         write_bytes(tmp_path / "missing" / "file", b"")
     (tmp_path / "file").touch()
     with pytest.raises(WriteError, match=r"Not a directory \(ENOTDIR\)"):
@@ -62,7 +62,7 @@ def small_disk(tmp_path):
 def test_guarantee_failing_loudly_on_a_disk_that_is_really_full(small_disk):
     path = small_disk / "file"
     write_bytes(path, b"old")
-    with pytest.raises(WriteError, match=r"No space left on device \(ENOSPC\); the former file is untouched"):
+    with pytest.raises(WriteError, match=r"No space left on device \(ENOSPC\); the previous file is unchanged"):
         write_bytes(path, bytes(100_000))
     assert path.read_bytes() == b"old"
     assert os.listdir(small_disk) == ["file"]
@@ -72,7 +72,7 @@ def test_guarantee_failing_loudly_on_a_folder_that_is_really_read_only(small_dis
     path = small_disk / "file"
     write_bytes(path, b"old")
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    with pytest.raises(WriteError, match=r"Read-only file system \(EROFS\); the former file is untouched"):
+    with pytest.raises(WriteError, match=r"Read-only file system \(EROFS\); the previous file is unchanged"):
         write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
 

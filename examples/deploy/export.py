@@ -1,6 +1,6 @@
 """Compile a QRNN into a package that runs without Python: export.py PACKAGE.pt2, then see main.cpp.
 
-Prints what the network gives for a sequence in two pieces, as main.cpp does from the package.
+Prints the network's output for a sequence in two pieces. main.cpp prints the same from the package.
 """
 
 import sys

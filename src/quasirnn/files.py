@@ -47,7 +47,7 @@ def write_bytes(path: Path | str, data: bytes) -> None:
     """Replace a file by `data`, or leave it as it was and raise `WriteError`."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with writing(path, "the former file is untouched" if path.exists() else "there was no such file before"):
+    with writing(path, "the previous file is unchanged" if path.exists() else "no file was created"):
         try:
             write_synced(temporary, data)
             os.replace(temporary, path)
@@ -65,7 +65,7 @@ def write_json(path: Path | str, value: Any, *, limit: int | None = None) -> Non
     """
     content = json_bytes(value)
     if limit is not None and len(content) > limit:
-        raise ModelFileError(f"{path}: would have {len(content):,} bytes, more than the {limit:,} that will be read.")
+        raise ModelFileError(f"{path}: would have {len(content):,} bytes, more than the limit of {limit:,}.")
     write_bytes(path, content)
 
 
@@ -130,9 +130,9 @@ def parse_json_object(content: str | bytes) -> dict[str, Any]:
         data = json.loads(content, object_pairs_hook=unique_keys, parse_constant=_no_constant)
         _check_depth(data)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"not sound JSON: {one_line(error)}") from None
+        raise ValueError(f"invalid JSON: {one_line(error)}") from None
     if not isinstance(data, dict):
-        raise ValueError(f"must hold one JSON object, got {shown(data)}")
+        raise ValueError(f"must be one JSON object, got {shown(data)}")
     return data
 
 

@@ -81,7 +81,7 @@ def mistakes(error: ValidationError, cls: type[BaseModel]) -> list[str]:
             lines.setdefault(key, f"{key}: {describe_error(each, hints.get(key))}")
     told = [no_such_key(key, cls.model_fields) for key in unknown[:3]]
     if len(unknown) > 3:
-        told.append(f"{len(unknown) - 3} more keys that are not known")
+        told.append(f"{len(unknown) - 3} more unknown keys")
     # In the order of the record; a field that has another name in the file comes last.
     return told + [lines[key] for key in [*cls.model_fields, *(lines.keys() - cls.model_fields.keys())] if key in lines]
 
@@ -125,7 +125,7 @@ def problems(lines: Sequence[str]) -> PydanticCustomError:
 def no_such_key(key: str, keys: Any) -> str:
     """A line on an unknown key, with the nearest one there is."""
     name = key if key.isidentifier() and len(key) <= 60 else shown(key)
-    return f"{name}: no such key" + (did_you_mean(key.replace("-", "_"), keys) or f"; there are {', '.join(keys)}")
+    return f"{name}: no such key" + (did_you_mean(key.replace("-", "_"), keys) or f"; the keys are {', '.join(keys)}")
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:

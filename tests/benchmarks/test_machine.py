@@ -14,7 +14,7 @@ def test_the_machine_has_a_name_and_cores():
 def test_a_busy_machine_is_said_to_be_busy(monkeypatch):
     monkeypatch.setattr(machine, "usable_cores", lambda: 2)
     monkeypatch.setattr(os, "getloadavg", lambda: (3.64, 0.0, 0.0))
-    assert machine.busy_with_other_work() == "this machine is busy (load 3.6 on 2 cores): do not trust the speeds"
+    assert machine.busy_with_other_work() == "this machine is busy (load 3.6 on 2 cores), so timings are not reliable"
     monkeypatch.setattr(os, "getloadavg", lambda: (1.9, 9.0, 9.0))
     assert machine.busy_with_other_work() is None
 

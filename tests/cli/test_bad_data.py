@@ -11,34 +11,34 @@ from tasks.tiny import SENTIMENT, TASKS
 # Files, more KEYs and the message; no files: there is no folder.
 TEXT = {
     "nowhere": (None, "--data data: not found."),
-    "no text": ({}, "data has no text, such as train.txt; it holds no .txt, "),
-    "archive": ({"texts.zip": b"PK"}, "it holds texts.zip, to be unpacked first"),
-    "empty": ({"train.txt": b""}, "data/train.txt:1: the file is empty; a corpus needs text. Was it copied whole?"),
+    "no text": ({}, "data has no text, such as train.txt; it contains no .txt, "),
+    "archive": ({"texts.zip": b"PK"}, "it contains texts.zip, which must be unpacked first"),
+    "empty": ({"train.txt": b""}, "data/train.txt:1: the file is empty. Is the copy complete?"),
     "NUL": ({"train.txt": b"one\ntwo\0\n"}, "data/train.txt:2: byte 4 of the line is NUL."),
     "bad UTF-8": ({"train.txt": b"one\n\xff\n"}, "data/train.txt:2: byte 1 of the line (0xff) is not UTF-8."),
     "UTF-16": ({"train.txt": "one\n".encode("utf-16")}, "data/train.txt:1: byte 1 of the line is the start of UTF-16"),
     "short": (
         {"train.txt": b"a b c\n"},
-        "data/train.txt: a text of 6 characters is too short to hold valid and test out of it",
+        "data/train.txt: a text of 6 characters is too short to hold out valid and test",
     ),
     "few": (
         {"train.txt": b"a b c\n", "valid.txt": b"a b\n", "test.txt": b"a b\n"},
-        "a sequence of 4 cannot be cut into 4 streams; at least 5 are needed. A smaller batch_size?",
+        "a sequence of 4 cannot be split into 4 streams; at least 5 are needed. Use a smaller batch_size",
     ),
     "blank validation": (
         {"train.txt": b"a b c\n" * 9, "valid.txt": b"\n", "test.txt": b"a b\n"},
-        "the validation text has nothing to predict; at least 2 tokens are needed.",
+        "the validation text is too short; at least 2 tokens are needed.",
     ),
 }
 
 LABELLED = b"good\tgreat film\nbad\tdull film\n" * 3
 LABELS = {
     "nowhere": (None, "--data data: not found."),
-    "nothing": ({}, "data has no texts, such as train.tsv; it holds no .tsv, .csv, .jsonl file"),
-    "which": ({"a.tsv": LABELLED, "b.tsv": LABELLED}, "it holds a.tsv, b.tsv; say which is which: train=STEM"),
-    "twice": ({"train.tsv": LABELLED, "train.csv": b""}, "data holds train.csv, train.tsv; say which it is"),
-    "empty": ({"train.tsv": b""}, "data/train.tsv:1: no texts in it. Was it copied whole?"),
-    "blank": ({"train.jsonl": b"\n \n"}, "data/train.jsonl:1: no texts in it."),
+    "nothing": ({}, "data has no texts, such as train.tsv; it contains no .tsv, .csv, .jsonl file"),
+    "which": ({"a.tsv": LABELLED, "b.tsv": LABELLED}, "it contains a.tsv, b.tsv; name the files: train=STEM"),
+    "twice": ({"train.tsv": LABELLED, "train.csv": b""}, "data contains train.csv, train.tsv; choose one"),
+    "empty": ({"train.tsv": b""}, "data/train.tsv:1: contains no texts. Is the file complete?"),
+    "blank": ({"train.jsonl": b"\n \n"}, "data/train.jsonl:1: contains no texts."),
     "no label": ({"train.tsv": LABELLED + b"\tgreat\n"}, "data/train.tsv:7: the label is empty."),
     "no label in JSON": ({"train.jsonl": b'{"text": "great"}\n'}, "data/train.jsonl:1: the label is missing"),
     "no label in CSV": ({"train.csv": b"text,label\ngreat,\n"}, "data/train.csv:2: the label is empty."),
@@ -48,22 +48,25 @@ LABELS = {
     ),
     "empty text": (
         {"train.tsv": LABELLED + b"good\t<br />\n"},
-        "data/train.tsv:7: the text is empty; it has the label",
+        "data/train.tsv:7: the text with label",
     ),
     "a whole file as a text": (
         {"train.tsv": LABELLED + b"good\t" + b"great " * 200_000},
-        "data/train.tsv:7: the text has 1,200,000 characters, more than 1,000,000. Is a line end missing?",
+        "data/train.tsv:7: the text has 1,200,000 characters, more than 1,000,000. Is a line break missing?",
     ),
     "one class": ({"train.tsv": b"good\tgreat\ngood\tgood\n"}, "data/train.tsv: all 2 texts have the label 'good'; a"),
     "unknown label": (
         {"train.tsv": LABELLED, "valid.tsv": b"fair\tusual\n", "test.tsv": LABELLED},
-        "data/valid.tsv:1: the label 'fair' is not one of those in training: bad, good",
+        "data/valid.tsv:1: the label 'fair' does not occur in training, which has bad, good",
     ),
     "texts for labels": (
         {"train.tsv": b"".join(b"text %d\tgood\n" % n for n in range(101))},
         "101 texts have 101 different labels, such as 'text 0'. Are the columns in the order label, text?",
     ),
-    "too few": ({"train.tsv": b"good\tgreat\nbad\tdull\n"}, "2 texts, 2 of them different, are too few to hold valid"),
+    "too few": (
+        {"train.tsv": b"good\tgreat\nbad\tdull\n"},
+        "2 texts, 2 of them different, are too few to hold out valid",
+    ),
     "NUL": ({"train.tsv": LABELLED + b"good\ta\0\n"}, "data/train.tsv:7: byte 7 of the line is NUL."),
     "not UTF-8": (
         {"train.tsv": LABELLED + b"good\t\xe9t\xe9\n"},
@@ -83,34 +86,34 @@ PAIRS = {
     "nothing": (
         {},
         [],
-        "data has no pairs, such as train.de and train.en, or train.tsv; it holds no .tsv, .csv, .jsonl file",
+        "data has no pairs, such as train.de and train.en, or train.tsv; it contains no .tsv, .csv, .jsonl file",
     ),
     "one language": (
         {"train.de": b"c\n"},
         [],
-        "data has no pairs, such as train.de and train.en, or train.tsv; it holds train.de. Other languages: "
-        "source=LANGUAGE target=LANGUAGE",
+        "data has no pairs, such as train.de and train.en, or train.tsv; it contains train.de. For other "
+        "languages: source=LANGUAGE target=LANGUAGE",
     ),
     "other languages": (
         PAIRED,
         ["source=fr", "target=en"],
         "data has no pairs, such as train.fr and train.en",
     ),
-    "the same language": (PAIRED, ["source=en"], "target: must be another language than source=en"),
-    "no training part": (
+    "the same language": (PAIRED, ["source=en"], "target: must differ from source=en"),
+    "no training split": (
         {"test.de": b"c\n", "test.en": b"do\n"},
         [],
-        "data has no training part; it holds test; say which is which: train=STEM valid=STEM test=STEM",
+        "data has no training split; it contains test; name the files: train=STEM valid=STEM test=STEM",
     ),
-    "no such stem": (PAIRED, ["train=big"], "train=big: data has no file of that name; it holds train"),
-    "twice": (PAIRED | {"train.tsv": b"c\tdo\n"}, [], "data holds train, train.tsv; say which it is: train=train or "),
-    "archive": ({"corpus.tgz": b""}, [], "it holds corpus.tgz, to be unpacked first"),
+    "no such stem": (PAIRED, ["train=big"], "train=big: data has no file of that name; it contains train"),
+    "twice": (PAIRED | {"train.tsv": b"c\tdo\n"}, [], "data contains train, train.tsv; choose one: train=train or "),
+    "archive": ({"corpus.tgz": b""}, [], "it contains corpus.tgz, which must be unpacked first"),
     "other numbers of lines": (
         PARTS | {"train.de": b"c\nd\n", "train.en": b"do\n"},
         [],
-        "data/train.de has 2 lines of text and data/train.en has 1; both must have equally many",
+        "data/train.de has 2 lines of text and data/train.en has 1; both must have the same number",
     ),
-    "empty": (PARTS | {"train.de": b"", "train.en": b""}, [], "data/train.de:1: no pairs in it. Was it "),
+    "empty": (PARTS | {"train.de": b"", "train.en": b""}, [], "data/train.de:1: contains no pairs. Is the file "),
     "empty sides": (
         PARTS | {"train.de": b"c\n\n", "train.en": b"\ndo\n"},
         [],
@@ -129,7 +132,7 @@ PAIRS = {
     "too few": (
         {"train.de": b"c\nd\n", "train.en": b"do\nr\n"},
         [],
-        "data: 2 pairs, 2 of them different, are too few to hold valid and test out. Give files of their own",
+        "data: 2 pairs, 2 of them different, are too few to hold out valid and test. Provide separate files",
     ),
     "NUL": (PAIRED | {"train.de": b"c\nd\0\ne\n"}, [], "data/train.de:2: byte 2 of the line is NUL."),
     "not UTF-8": (
@@ -181,17 +184,25 @@ def texts(tmp_path):
 TRAIN, keys = ("train", "sentiment"), SENTIMENT.keys
 BAD_VECTORS = {
     "nowhere": ("none.txt", None, "none.txt: not found."),
-    "empty": ("v.txt", b"", "v.txt:1: no word vectors in it. Was it copied whole?"),
+    "empty": ("v.txt", b"", "v.txt:1: contains no word vectors. Is the file complete?"),
     "ragged": (
         "v.txt",
         b"the 1 2 3\nfilm 4 5\n",
         "v.txt:2: expected a word and 3 numbers, as on the first line, got 2",
     ),
-    "another dimension": ("v.txt", b"the 1 2\n", "v.txt: its vectors have 2 numbers, the model wants 8. Another file"),
+    "another dimension": (
+        "v.txt",
+        b"the 1 2\n",
+        ("v.txt: its vectors have 2 dimensions, but the model needs 8. Use another file"),
+    ),
     "no numbers": ("v.txt", b"the 1 2\nfilm 1 x\n", "v.txt:2: 'x' is not a number"),
     "not finite": ("v.txt", b"the 1 nan\n", "v.txt:1: nan is not a finite number"),
     "not UTF-8": ("v.txt", b"the 1 2\n\xff 1 2\n", "v.txt:2: byte 1 of the line (0xff) is not UTF-8"),
-    "other words": ("v.txt", b"zebra 1 2 3 4 5 6 7 8\n", "v.txt: none of its 1 words is one of the 12 of the texts"),
+    "other words": (
+        "v.txt",
+        b"zebra 1 2 3 4 5 6 7 8\n",
+        "v.txt: none of its 1 words occurs among the 12 words of the texts",
+    ),
     "archive": ("v.zip", b"PK", "v.zip is an archive: unpack it first"),
     "no .npz": ("v.npz", b"PK\3\4 and nothing more", "v.npz: not a .npz of plain numbers ("),
 }

@@ -113,7 +113,7 @@ def test_nothing_is_printed_when_results_are_wrong(bench, monkeypatch, tmp_path)
         typed = (name, *ARGUMENTS.get(name, ()), "--quick")
         code, out, err = bench(*typed, "--output", "figures.json", "--plot", "picture.png")
         assert (code, out) == (1, "")
-        assert err.startswith("quasirnn: wrong results on this machine, nothing is timed")
+        assert err.startswith("quasirnn: wrong results on this machine, so nothing is timed")
         assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
@@ -145,20 +145,20 @@ def test_mistakes_are_reported_before_anything_is_timed(bench, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     for name in PLANS:
         typed = (name, *ARGUMENTS.get(name, ()))
-        mistake(bench(*typed, "--device", "cuda"), "--device cuda: torch sees no GPU here")
+        mistake(bench(*typed, "--device", "cuda"), "--device cuda: torch finds no GPU")
     mistake(bench("layer", "--device", "tpu"), "--device", "tpu")
-    mistake(bench("layer", "--cpu-time"), "--cpu-time: with --threads 1")
-    mistake(bench("step", "--plot", "picture.pdf"), "--plot: picture.pdf: pictures are written as .png or .svg")
-    mistake(bench("step", "--plot", "missing/picture.png"), "there is no folder missing")
-    mistake(bench("scale", "--output", "missing/figures.json"), "there is no folder missing")
+    mistake(bench("layer", "--cpu-time"), "--cpu-time: needs --threads 1")
+    mistake(bench("step", "--plot", "picture.pdf"), "--plot: picture.pdf: plots are written as .png or .svg")
+    mistake(bench("step", "--plot", "missing/picture.png"), "the folder missing does not exist")
+    mistake(bench("scale", "--output", "missing/figures.json"), "the folder missing does not exist")
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else real(name))
-    mistake(bench("floor", "--plot", "picture.png"), "--plot: drawing needs matplotlib: pip install 'quasirnn[plot]'")
+    mistake(bench("floor", "--plot", "picture.png"), "--plot: plotting needs matplotlib: pip install 'quasirnn[plot]'")
 
 
 def test_mistakes_in_a_task_are_reported_before_anything_is_timed(bench, monkeypatch, tmp_path):
     monkeypatch.setattr(correctness, "check_pooling", None)
-    mistake(bench("task", "sentimant"), "sentimant: no such task; there is", "language-model")
+    mistake(bench("task", "sentimant"), "sentimant: no such task; the tasks are", "language-model")
     mistake(bench("task"), "TASK")
     mistake(
         bench("task", "language-model", "--quick", "hiden_size=8", "dropout=2", "cell=lstm"),
@@ -202,7 +202,7 @@ def test_a_training_that_fails_and_a_measurement_that_fails_are_one_line(bench, 
     code, out, err = bench("task", *ARGUMENTS["task"], "--quick", "learning_rate=1e30", "clip=none")
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert "at step " in err
-    assert "this does not train, so its speed means nothing" in err
+    assert "training diverges, so its speed is meaningless" in err
 
 
 def test_ctrl_c_ends_it_without_a_word_or_a_file(bench, monkeypatch, tmp_path):

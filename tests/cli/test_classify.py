@@ -116,12 +116,12 @@ def test_what_cannot_be_classified(qrnn, tmp_path, monkeypatch, arguments, messa
 
 def test_runs_of_other_tasks(qrnn, tiny_runs):
     word = tiny_runs / "word"
-    mistake = f"{word}: is a run of language-model, this command needs one of sentiment."
+    mistake = f"{word} is a language-model run, but this command needs a sentiment run."
     assert here("classify", word, "great").mistake == mistake
     assert here("plot", "states", word, "great").mistake == mistake
     assert here("plot", "confusion", word).mistake == mistake
     for command in (["generate", qrnn], ["score", qrnn, "great"]):
-        assert here(*command).mistake == f"{qrnn}: is a run of sentiment, this command needs one of language-model."
+        assert here(*command).mistake == f"{qrnn} is a sentiment run, but this command needs a language-model run."
 
 
 def test_evaluate_prints_accuracy_and_what_was_taken_for_what(run):
@@ -132,7 +132,7 @@ def test_evaluate_prints_accuracy_and_what_was_taken_for_what(run):
     assert first == (
         f"{expected.corpus}, test: accuracy {expected.accuracy:.2f} %, loss {expected.loss:.4f} (18 texts)"
     )
-    assert header.split() == ["true", "\\", "said", *expected.classes]
+    assert header.split() == ["true", "\\", "predicted", *expected.classes]
     assert [line.split() for line in lines] == [
         [name, *map(str, counts)] for name, counts in zip(expected.classes, expected.confusion, strict=True)
     ]
@@ -157,8 +157,8 @@ def test_evaluate_on_other_texts_says_what_is_strange_about_them(qrnn, tmp_path)
     result = here("evaluate", qrnn, "--data", tmp_path, "--split", "mine")
     assert result.code == 0
     assert result.stderr == (
-        "Note: mine: 1 of 3 texts repeat another one\n"
-        "Note: mine: 1 of 6 tokens (16.7%) are not in the vocabulary and are read as <unk>\n"
+        "Note: mine: 1 of 3 texts are duplicates\nNote: mine: 1 of 6 tokens (16.7%) are not in the vocabulary and "
+        "are read as <unk>\n"
     )
     assert as_json("evaluate", qrnn, "--data", tmp_path / "mine.csv", "--split", "mine")["texts"] == 3
 
@@ -166,10 +166,10 @@ def test_evaluate_on_other_texts_says_what_is_strange_about_them(qrnn, tmp_path)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"good\tgreat\nfair\tusual\n", "test.tsv:2: the label 'fair' is not one of those in training: bad, good"),
+        (b"good\tgreat\nfair\tusual\n", "test.tsv:2: the label 'fair' does not occur in training, which has bad, good"),
         (b"good\tgreat\n\tusual\n", "test.tsv:2: the label is empty."),
-        (b"good\t<br />\n", "test.tsv:1: the text is empty; it has the label 'good'"),
-        (b"", "test.tsv:1: no texts in it. Was it copied whole?"),
+        (b"good\t<br />\n", "test.tsv:1: the text with label 'good' is empty"),
+        (b"", "test.tsv:1: contains no texts. Is the file complete?"),
         (b"good\t\xff\n", "test.tsv:1: byte 6 of the line (0xff) is not UTF-8."),
     ],
 )
@@ -182,7 +182,7 @@ def test_what_cannot_be_evaluated(qrnn, tmp_path, content, message):
 
 
 def test_a_split_that_is_not_there(qrnn):
-    assert "has no split 'nothing': neither train, valid or test nor the name of a file; it holds test" in (
+    assert "has no split 'nothing': neither train, valid or test nor the name of a file; it contains test" in (
         here("evaluate", qrnn, "--split", "nothing").mistake
     )
 
@@ -207,10 +207,10 @@ def test_two_classifiers_are_compared_on_the_same_texts(qrnn):
 def test_what_cannot_be_compared(qrnn, tiny_sentiment, tiny_runs):
     word, three = tiny_runs / "word", tiny_sentiment / "three"
     assert here("evaluate", qrnn, "--against", word).mistake == (
-        f"--against {word}: is a run of language-model, not of sentiment."
+        f"--against {word}: is a language-model run, not a sentiment run."
     )
     assert here("evaluate", qrnn, "--against", three).mistake == (
-        f"{qrnn} and {three} do not have the same classes: nothing to compare."
+        f"{qrnn} and {three} have different classes and cannot be compared."
     )
     assert "have different vocabularies" in here("evaluate", word, "--against", tiny_runs / "character").mistake
     assert "give one of them" in here("evaluate", word, "--against", word, "--cache", 9).mistake

@@ -42,7 +42,7 @@ def test_mistakes_are_one_line(own_sentiment, tmp_path):
     assert here("compare", tmp_path / "none").mistake.startswith(f"{tmp_path / 'none'}: no such folder.")
     assert here("compare", own_sentiment, "--json", "--markdown").mistake == "--markdown and --json: give one of them."
     run = RESULTS / "lm-fast"
-    assert "of different tasks, sentiment and language-model" in here("compare", own_sentiment, run).mistake
+    assert "to different tasks, sentiment and language-model" in here("compare", own_sentiment, run).mistake
 
 
 def test_seeds_of_both_cells_with_one_command(tmp_path):
@@ -58,8 +58,8 @@ def test_seeds_of_both_cells_with_one_command(tmp_path):
     assert lstm.startswith("lstm-{1,2}  LSTM 1 x 8, equal units ")
     assert " ± " in qrnn
     assert (tmp_path / "runs" / "comparison.png").read_bytes().startswith(b"\x89PNG")
-    assert "other rows held out" not in result.stderr
-    assert "is there already" in here(*command).mistake
+    assert "different rows" not in result.stderr
+    assert "already exists" in here(*command).mistake
     again = here(*command, "--resume")
     assert again.stdout == result.stdout
     assert again.stderr.count("Nothing left to do") == 4
@@ -78,5 +78,5 @@ def test_an_lstm_of_equal_parameters(tmp_path):
 
 def test_seeds_are_numbers(tmp_path):
     for wrong in ("a", "1,1", "1,,2", ""):
-        assert here("train", "sentiment", "--seeds", wrong).mistake.startswith(f"--seeds {wrong}: must be different")
+        assert here("train", "sentiment", "--seeds", wrong).mistake.startswith(f"--seeds {wrong}: must be distinct")
     assert here("train", "sentiment", "--seeds", "1", "seed=2").mistake == "seed and --seeds: give one of them."

@@ -58,7 +58,7 @@ def test_demo_compares_both_cells_on_each_task_and_says_what_to_type_next(quick,
     monkeypatch.setattr(demo, "steps_in_equal_time", lambda steps, ratio: 1)
     result = here("demo", "--minutes", "0.01", "--seed", "3", "--out", "here it is")
     assert result.code == 0, result.stderr
-    for words in ("QRNN", "LSTM", "bag of words", "% right", "bits/char", "% exact", "Equal time", *TASKS):
+    for words in ("QRNN", "LSTM", "bag of words", "% right", "bits/char", "% exact", "same training time", *TASKS):
         assert words in result.stdout
     assert "validation loss" in result.stderr
     assert "Run: here it is/sentiment-qrnn\n" in result.stderr
@@ -85,7 +85,7 @@ def test_the_demo_opens_with_what_installed_models_do(quick, monkeypatch, tiny_s
     result = here("demo", "--task", "sentiment", "--minutes", "0.01", "--no-lstm")
     assert result.code == 0, result.stderr
     assert result.stdout.startswith("reviews-en. It reads:\n\n    good [100]\n\n")
-    assert "Now models of your own, trained from nothing:" in result.stderr
+    assert "Now training models from scratch:" in result.stderr
 
 
 def test_without_lstm_there_is_nothing_to_compare_and_every_call_has_its_folder(quick):
@@ -126,7 +126,7 @@ def test_interrupted_it_leaves_nothing(quick, monkeypatch, interruption):
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     result = here("demo", "--task", "sentiment", "--minutes", "0.01", "--no-lstm", "--out", "half")
     assert (result.code, result.stdout) == (1, "")
-    assert result.stderr.endswith("quasirnn: demo: interrupted; nothing was left behind.\n")
+    assert result.stderr.endswith("quasirnn: demo: interrupted; its files were removed.\n")
     assert list(quick.iterdir()) == []
     assert {number: signal.getsignal(number) for number in before} == before
 
@@ -135,16 +135,16 @@ def test_what_another_demo_is_writing_is_left_alone(quick):
     (quick / ".half").mkdir()
     (quick / ".half" / "mine").touch()
     result = here("demo", "--out", "half")
-    assert result.mistake.startswith(".half: another demo is writing there, or was killed.")
+    assert result.mistake.startswith(".half: another demo is writing to this folder, or was killed.")
     assert (quick / ".half" / "mine").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--task", "chess"), "--task chess: there is sentiment, language-model, translation."),
+        (("--task", "chess"), "--task chess: no such task; choose from sentiment, language-model, translation."),
         (("--minutes", "0"), "greater than or equal to 0.01"),
-        (("--out", "."), ".: is there already; give another --out."),
+        (("--out", "."), ".: already exists. Choose another --out."),
     ],
 )
 def test_bad_arguments_are_told_in_one_line(quick, arguments, message):
@@ -271,8 +271,8 @@ def test_a_review_has_its_probability_below_each_word():
     ("minutes", "names", "with_lstm", "said"),
     [
         (10, TASKS, True, ""),
-        (2.5, TASKS, False, "so without the LSTM; "),
-        (1.5, TASKS[:2], False, "so without the LSTM and translation; "),
+        (2.5, TASKS, False, "leaving out the LSTM"),
+        (1.5, TASKS[:2], False, "leaving out the LSTM and translation"),
     ],
 )
 def test_a_short_time_leaves_out_what_it_is_not_enough_for_and_says_so(minutes, names, with_lstm, said):
@@ -290,9 +290,9 @@ def test_every_time_from_a_minute_on_is_enough_for_useful_models_or_said_to_be_t
         assert share_of_steps(minutes, chosen, lstm) >= command.LEAST
     # Tasks that are named stay, and are told to be poor.
     assert what_fits(1, tasks[2:], True, named=True)[0] == tasks[2:]
-    assert "so without the LSTM" in what_fits(1, tasks[2:], True, named=True)[2]
-    assert "so the models will be poor" in what_fits(1, tasks, False, named=True)[2]
-    assert "too short for models of any use" in what_fits(0.1, tasks, True, named=False)[2]
+    assert "leaving out the LSTM" in what_fits(1, tasks[2:], True, named=True)[2]
+    assert "the models will be poor" in what_fits(1, tasks, False, named=True)[2]
+    assert "too short to train useful models" in what_fits(0.1, tasks, True, named=False)[2]
 
 
 def test_no_network_is_below_its_bag_of_words_without_a_word(capsys):
@@ -305,5 +305,7 @@ def test_no_network_is_below_its_bag_of_words_without_a_word(capsys):
     part = Part(SENTIMENT, SENTIMENT.demo, rows, Shown("", ""), "run")
     command.print_notes([part], {"sentiment": 1.0}, None)
     said = " ".join(capsys.readouterr().out.split())
-    assert "sentiment: the QRNN is no better than pairs after 60 steps, which are too few; more --minutes help." in said
+    assert (
+        "sentiment: after 60 steps, the QRNN is no better than pairs. It needs more steps: increase --minutes." in said
+    )
     assert command.below_baselines([dataclasses.replace(part, rows=[rows[0], *rows[2:]])]) == []

@@ -50,7 +50,7 @@ def test_a_neural_cache_helps_a_text_that_repeats_itself(word, tmp_path):
     plain, cached = as_json(*where), as_json(*where, "--cache", 100)
     assert cached["perplexity"] < plain["perplexity"]
     assert cached["cache"].keys() == {"window", "sharpness", "share"}
-    assert "with a neural cache, chosen on valid: window 100, sharpness " in here(*where, "--cache", 100).stdout
+    assert "with a neural cache, tuned on valid: window 100, sharpness " in here(*where, "--cache", 100).stdout
     assert "--cache" in here(*where, "--cache", 0).stderr
 
 
@@ -78,10 +78,10 @@ def test_evaluate_on_other_text_says_what_is_unknown_to_the_model(word, tmp_path
     [
         (
             ["--split", "nothing"],
-            "has no split 'nothing': neither train, valid or test nor the name of a file; it holds test",
+            "has no split 'nothing': neither train, valid or test nor the name of a file; it contains test",
         ),
         (["--data", "nowhere"], "nowhere: not found"),
-        (["--data", "."], "has no text, such as train.txt; it holds no .txt, "),
+        (["--data", "."], "has no text, such as train.txt; it contains no .txt, "),
     ],
 )
 def test_what_cannot_be_evaluated(word, tmp_path, monkeypatch, arguments, message):
@@ -119,10 +119,10 @@ def test_guarantee_text_as_it_comes_nothing_at_all(word, tmp_path):
         nothing = as_json("score", word, stdin=content)
         assert nothing == {"items": [], "total": {"tokens": 0, "bits": 0.0, "perplexity": None}}
     mistake = here("evaluate", word, "--data", file, "--split", "text").mistake
-    assert mistake == f"{file}:1: the file is empty; a corpus needs text. Was it copied whole?"
+    assert mistake == f"{file}:1: the file is empty. Is the copy complete?"
     file.write_bytes(b"\n")
     mistake = here("evaluate", word, "--data", file, "--split", "text").mistake
-    assert mistake == "text: has nothing to predict; at least 2 tokens are needed."
+    assert mistake == "text: the text is too short; at least 2 tokens are needed."
 
 
 def test_score_prints_a_table_with_a_line_for_all(word):

@@ -108,23 +108,23 @@ READ = {
 REFUSED = {
     "sentiment": {
         "a header of other names": ({"a.csv": table(("mood", "words"), *ROWS)}, (),
-            "a.csv:1: the label 'mood' is in this row alone. If the row is a header, give label=mood text=words; if it "
-            "is not, label=1 text=2"),
+            "a.csv:1: the label 'mood' occurs only in this row. If the row is a header, give label=mood "
+            "text=words; if not, label=1 text=2"),
         "half a header": ({"a.tsv": tsv(("mood", "review"), *ROWS)}, (),
-            "a.tsv:1: a header? It names the text 'review', and nothing that is known as the label. Say which column "
-            "that is: label=COLUMN; if it is no header: label=1 text=2"),
+            "a.tsv:1: is this a header? It names the text 'review' but not the label. Name "
+            "that column: label=COLUMN; if it is not a header: label=1 text=2"),
         "a name that is not there": ({"a.csv": table(("mood", "text"), *ROWS)}, ("label=moods",),
-            "a.csv:1: label=moods: there is no such column, but 'mood', 'text'; did you mean mood?"),
+            "a.csv:1: label=moods: no such column; the columns are 'mood', 'text'; did you mean mood?"),
         "a number that is not there": ({"a.csv": table(*ROWS)}, ("label=1", "text=3"),
             "a.csv:1: text=3: the row has 2 columns, counted from 1"),
         "text before label": ({"a.tsv": tsv(*swapped(ROWS))}, (),
-            "Are the columns in the order label, text? A first row may name them, or you: label=2 text=1"),
+            "Are the columns in the order label, text? If not, name them in a header row, or give label=2 text=1"),
         "more columns and no header": ({"a.csv": table(*with_more(ROWS))}, (),
-            "a.csv:1: expected 2 columns, label and text, got 4. Is there a comma inside of a text? Put it in quotes: "
-            '"..." If there are other columns, a first row must name label and text, or you: label=COLUMN text=COLUMN'),
+            "a.csv:1: expected 2 columns, label and text, got 4. Is there a comma inside a text? Put it in quotes: "
+            '"..." If there are more columns, name label and text in a header row, or give label=COLUMN text=COLUMN'),
         "JSON lines with other keys": ({"a.jsonl": jsonl(ROWS, "y", "text")}, (),
-            "a.jsonl:1: the label is missing; there is 'y', 'text'. Say which it is: label=KEY"),
-        "a spreadsheet": ({"a.xlsx": b"PK\3\4\x14\0"}, (), "no text but a zip archive or an office document. "),
+            "a.jsonl:1: the label is missing; the keys are 'y', 'text'. Name the right one: label=KEY"),
+        "a spreadsheet": ({"a.xlsx": b"PK\3\4\x14\0"}, (), "not text but a zip archive or an office document. "),
         "Latin-1": ({"a.csv": table(("label", "text"), ("pos", "très bien")).encode("latin-1")}, (),
             "a.csv:2: byte 7 of the line (0xe8) is not UTF-8. Convert the text; if it is Latin-1: iconv -f LATIN1"),
         "UTF-16": ({"a.csv": table(("label", "text"), *ROWS).encode("utf-16")}, (), "Convert it: iconv -f UTF-16"),
@@ -133,15 +133,15 @@ REFUSED = {
     },
     "translation": {
         "languages that are not asked for": ({"a.tsv": tsv(("fr", "it"), *PAIRS)}, (),
-            "a.tsv:1: a header? It names the languages fr, it; say which is which, as in source=fr target=it"),
+            "a.tsv:1: is this a header? It names the languages fr, it; choose two, for example source=fr target=it"),
         "one side is missing": ({"train.de": "eins\n"}, (), "one that ends in .de and one in .en, or from one .tsv"),
         "other languages": ({"train.fr": "un\n", "train.es": "uno\n"}, (),
-            "it holds train.es, train.fr. Other languages: source=LANGUAGE target=LANGUAGE"),
+            "it contains train.es, train.fr. For other languages: source=LANGUAGE target=LANGUAGE"),
     },
     "language-model": {
-        "a PDF": ({"book.txt": b"%PDF-1.4\n%\xe2\xe3\n"}, (), "book.txt:1: this is no text but a PDF document. "),
+        "a PDF": ({"book.txt": b"%PDF-1.4\n%\xe2\xe3\n"}, (), "book.txt:1: this is not text but a PDF document. "),
         "gzip cut short": ({"book.txt.gz": gzip.compress(PROSE.encode() * 99)[:60]}, (),
-            "book.txt.gz:1: a gzip archive that is damaged"),
+            "book.txt.gz:1: a damaged gzip archive"),
     },
 }  # fmt: skip
 TASKS = {task.name: task for task in (sentiment.TASK, translation.TASK, language_model.TASK)}

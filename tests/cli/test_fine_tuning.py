@@ -25,10 +25,8 @@ def test_a_classifier_of_two_classes_becomes_one_of_three(folder, tmp_path):
     start = (*TRAIN, "--from", folder / "run", "--data", folder / "three")
     result = here(*start, "--out", mine, "epochs=25", "learning_rate=0.03")
     assert result.code == 0
-    assert (
-        f"Note: vocabulary: the 14 tokens of {folder / 'run'}, and 1 that only the training text has" in result.stderr
-    )
-    assert f"Note: weights: those of {folder / 'run'}, all but output, which starts anew" in result.stderr
+    assert f"Note: vocabulary: the 14 tokens of {folder / 'run'} and 1 new ones of the training text" in result.stderr
+    assert f"Note: weights: those of {folder / 'run'}, all but output, which is initialised anew" in result.stderr
     assert "vectors:" not in result.stderr
     assert as_json("classify", mine, "the usual film")["items"][0]["label"] == "fair"
     assert as_json("evaluate", mine)["accuracy"] > 80
@@ -73,7 +71,7 @@ def test_mistakes_are_one_line_and_nothing_is_made(folder, tmp_path):
     assert here(*start, "--from", tmp_path / "nowhere").mistake.startswith(f"{tmp_path / 'nowhere'}: no such folder.")
     assert "hidden_size: " in here(*start, "--from", folder / "run", "hidden_size=9").mistake
     other = here("train", "language-model", "--from", folder / "run", "--data", folder / "two")
-    assert other.mistake == f"--from {folder / 'run'}: is a run of sentiment, not of language-model."
+    assert other.mistake == f"--from {folder / 'run'}: is a sentiment run, not a language-model run."
     assert not (tmp_path / "mine").exists()
 
 

@@ -93,7 +93,7 @@ def test_help_needs_no_torch():
         (["demo", "--threads", "0"], "Invalid value for '--threads'"),
         (["demo", "--seed"], "--seed"),
         (["doctor", "please"], "please"),
-        (["bench", "layer", "--output", "missing/figures.json"], "there is no folder missing"),
+        (["bench", "layer", "--output", "missing/figures.json"], "the folder missing does not exist"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(monkeypatch, tmp_path, arguments, message):
@@ -112,8 +112,8 @@ def test_torchs_own_error_of_memory_is_one_line():
     with pytest.raises(Failure) as caught, user_errors():
         torch.empty(2**46)
     assert str(caught.value) == (
-        "out of memory, 262,144.0 GB were asked for. A smaller batch_size, shorter texts (max_length), or a smaller "
-        "model?"
+        "out of memory while allocating 262,144.0 GB. Try a smaller batch_size, shorter texts (max_length), or a "
+        "smaller model."
     )
     with pytest.raises(RuntimeError, match="another"), user_errors():
         raise RuntimeError("another")

@@ -109,15 +109,15 @@ def checkpoints(work):
 # What was done to the run, and what is said of it.
 UNUSABLE = {
     "training.json missing": (remove("training.json"), "training.json: no such file. Is "),
-    "training.json truncated": (truncate("training.json", 100), "training.json: not sound JSON: "),
-    "training.json of another kind": (write("training.json", b"[1, 2]"), "training.json: must hold one JSON object"),
+    "training.json truncated": (truncate("training.json", 100), "training.json: invalid JSON: "),
+    "training.json of another kind": (write("training.json", b"[1, 2]"), "training.json: must be one JSON object"),
     "training.json not UTF-8": (write("training.json", b'{"\xff": 1}'), "training.json: not UTF-8: byte 2 is 0xff."),
-    "unknown task": (change("training.json", task="dance"), "training.json: dance: no such task; there is "),
+    "unknown task": (change("training.json", task="dance"), "training.json: dance: no such task; the tasks are "),
     "no settings": (change("training.json", settings=None), "training.json: settings: missing."),
     "unknown KEY": (change_setting(hiden_size=3), "training.json: hiden_size: no such key; did you mean hidden_size?"),
     "KEY of another type": (change_setting(length="8"), "training.json: length: must be an integer, got '8'"),
     "vocabulary missing": (remove("vocabulary.json"), "vocabulary.json: no such file."),
-    "vocabulary truncated": (truncate("vocabulary.json", 60), "vocabulary.json: not sound JSON: "),
+    "vocabulary truncated": (truncate("vocabulary.json", 60), "vocabulary.json: invalid JSON: "),
     "vocabulary of another run": (
         change("vocabulary.json", tokens=["<eos>", "<unk>", "a"]),
         "vocabulary.json: ",
@@ -126,7 +126,7 @@ UNUSABLE = {
     "vocabulary of another level": (change("vocabulary.json", kind="character"), "vocabulary.json: "),
     "level of another vocabulary": (change_setting(level="character"), "vocabulary.json: "),
     "config missing": (remove("config.json"), "config.json: no such file."),
-    "config truncated": (truncate("config.json", 30), "config.json: not sound JSON: "),
+    "config truncated": (truncate("config.json", 30), "config.json: invalid JSON: "),
     "config of another model": (change("config.json", model="Translator"), "config.json: "),
     "config with another size": (change("config.json", hidden_size=9), ""),
     "config with a huge size": (change("config.json", hidden_size=10**12), "config.json: "),
@@ -137,7 +137,8 @@ UNUSABLE = {
 WITHOUT_MODEL = {
     "weights missing": (
         remove("model.safetensors"),
-        "model.safetensors: no such file. A run has no model before its first validation; go on: --resume.",
+        "model.safetensors: no such file. A run has no model before its first validation. To continue the run: "
+        "--resume.",
     ),
     "weights empty": (truncate("model.safetensors", 0), "model.safetensors: not a complete safetensors file: "),
     "weights truncated": (truncate("model.safetensors", 900), "model.safetensors: not a complete safetensors file: "),
@@ -153,7 +154,7 @@ WITHOUT_MODEL = {
     ),
     "weights that are no numbers": (
         change_weights(lambda tensor: tensor * float("nan")),
-        "model.safetensors: holds NaN or infinite numbers.",
+        "model.safetensors: contains NaN or infinite values.",
     ),
 }
 
@@ -203,7 +204,7 @@ CLASSIFIER = {
     "KEY of another task": (change_setting(level="word"), "training.json: level: no such key"),
     "vocabulary of characters": (
         lambda run: (run / "vocabulary.json").write_text(Vocabulary.from_text("abc", "character").to_json()),
-        "vocabulary.json: must be of kind word, got character.",
+        "vocabulary.json: the kind must be word, got character.",
     ),
     "vocabulary of another tokeniser": (
         change("vocabulary.json", tokeniser="whitespace"),
@@ -214,7 +215,10 @@ CLASSIFIER = {
         'vocabulary.json: "specials" lacks padding.',
     ),
     "vocabulary of another run": (change("vocabulary.json", tokens=["<pad>", "<unk>", "a"]), "vocabulary.json: has 3 "),
-    "config of another model": (change("config.json", model="LanguageModel"), "config.json: holds a 'LanguageModel'"),
+    "config of another model": (
+        change("config.json", model="LanguageModel"),
+        "config.json: contains a 'LanguageModel'",
+    ),
     "config with another class": (change("config.json", num_classes=3), "model.safetensors: output.weight has shape"),
     "config with another padding": (change("config.json", padding=99), "config.json: does not describe a model: "),
     "config with another dropout": (change("config.json", dropout=1.5), "config.json: does not describe a model: "),
@@ -271,7 +275,7 @@ TRANSLATOR = {
     "vocabulary without specials": (change("vocabulary.json", specials={}), "vocabulary.json: "),
     "vocabulary of words": (
         lambda run: (run / "vocabulary.json").write_text(Vocabulary.from_text("a b", "word").to_json()),
-        "vocabulary.json: must be of kind character, got word.",
+        "vocabulary.json: the kind must be character, got word.",
     ),
     "vocabulary of another run": (
         change("vocabulary.json", tokens=["a", "</s>", "<pad>", "<s>", "\ufffd"]),
@@ -282,8 +286,11 @@ TRANSLATOR = {
         "training.json: max_length: must be an integer or none, got",
     ),
     "KEY of another task": (change_setting(level="word"), "training.json: level: no such key"),
-    "languages that are one": (change_setting(source="en"), "training.json: target: must be another language than "),
-    "config of another model": (change("config.json", model="LanguageModel"), "config.json: holds a 'LanguageModel'"),
+    "languages that are one": (change_setting(source="en"), "training.json: target: must differ from "),
+    "config of another model": (
+        change("config.json", model="LanguageModel"),
+        "config.json: contains a 'LanguageModel'",
+    ),
     "config with another size": (change("config.json", embedding_size=9), "model.safetensors: embedding.weight has "),
     "config with another width": (change("config.json", kernel_size=[4, 2]), "model.safetensors: encoder."),
     "config with another end": (change("config.json", end=99), "config.json: does not describe a model: "),
@@ -345,7 +352,7 @@ BAD_CHECKPOINTS = {
         lambda folder: (folder / "optimizer.safetensors").write_bytes(
             (folder / "optimizer.safetensors").read_bytes()[:-1] + b"\xff"
         ),
-        "optimizer.safetensors is not what was written (SHA-256 differs)",
+        "optimizer.safetensors has changed since it was written (SHA-256 differs)",
     ),
     "without state": (lambda folder: (folder / "state.json").unlink(), "state.json: no such file"),
     "with wrong JSON": (lambda folder: (folder / "state.json").write_text('{"format": 1'), "cannot be used: "),
@@ -384,7 +391,7 @@ def test_no_run_at_all(tmp_path, command, arguments):
     (tmp_path / "folder").mkdir()
     for name, message in (
         ("none", "none: no such folder. `quasirnn train` creates runs, by default under runs/."),
-        ("file", "file: is a file. A run is the folder that `quasirnn train` created."),
+        ("file", "file: is a file. A run is a folder created by `quasirnn train`."),
         ("folder", "folder/training.json: no such file. Is "),
     ):
         if command != ("train",):
@@ -399,7 +406,7 @@ def test_a_run_of_another_task(own_run):
     for command, arguments in USES:
         assert here(*command, own_run, *arguments).mistake.startswith(str(own_run))
     mistake = here("train", "language-model", "--out", own_run, "--resume").mistake
-    assert mistake == f"{own_run}: is a run of translation, not of language-model."
+    assert mistake == f"{own_run}: is a translation run, not a language-model run."
 
 
 def test_a_run_of_an_unknown_preset(own_run):

@@ -54,10 +54,10 @@ def test_mistakes_are_one_line(run, tmp_path):
     assert "Missing argument 'RUN'" in mistake()
     assert mistake(tmp_path / "none").startswith(f"{tmp_path / 'none'}: no such folder.")
     assert mistake(tmp_path).startswith(f"{tmp_path / 'training.json'}: no such file.")
-    assert mistake(run, run) == "several runs in one picture: say where it goes, --out FILE."
-    assert mistake(run, "--out", tmp_path / "a.pdf") == f"{tmp_path / 'a.pdf'}: pictures are written as .png or .svg"
-    assert "there is no folder" in mistake(run, "--out", tmp_path / "missing" / "a.png")
-    assert mistake(run, "--figure", "bleu") == f"{run}: has no bleu. It has bits, loss, perplexity."
+    assert mistake(run, run) == "several runs in one plot: give --out FILE."
+    assert mistake(run, "--out", tmp_path / "a.pdf") == f"{tmp_path / 'a.pdf'}: plots are written as .png or .svg"
+    assert "missing does not exist" in mistake(run, "--out", tmp_path / "missing" / "a.png")
+    assert mistake(run, "--figure", "bleu") == f"{run}: has no metric bleu. It has bits, loss, perplexity."
     for wrong in ("78.3", "=78.3", "paper=", "paper=low", "paper=-1", "paper=nan", "paper=inf"):
         assert mistake(run, "--reference", wrong).startswith(f"--reference {wrong}: must be NAME=VALUE")
     (run / "metrics.jsonl").unlink()
@@ -66,7 +66,7 @@ def test_mistakes_are_one_line(run, tmp_path):
 
 def test_a_run_that_has_just_begun(tmp_path):
     run = recorded(tmp_path / "new", [START]).path
-    assert "nothing is recorded there yet" in here("plot", "curves", run).mistake
+    assert "nothing recorded yet" in here("plot", "curves", run).mistake
     assert not (run / "curves.png").exists()
 
 
@@ -77,7 +77,7 @@ def test_a_folder_that_cannot_be_written(run):
 
 def test_without_matplotlib_the_remedy_is_named(run, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert here("plot", "curves", run).mistake == "drawing needs matplotlib: pip install 'quasirnn[plot]'"
+    assert here("plot", "curves", run).mistake == "plotting needs matplotlib: pip install 'quasirnn[plot]'"
 
 
 TEXT = "It's a dull film"
@@ -136,19 +136,19 @@ def test_confusion_of_any_split(tiny_sentiment, tmp_path):
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("qrnn", [TEXT, "--layer", "3"], "layer 3: the model has the layers 1 to 2."),
+        ("qrnn", [TEXT, "--layer", "3"], "layer 3: the model has layers 1 to 2."),
         ("qrnn", [TEXT, "--layer", "0"], "Invalid value for '--layer'"),
         ("qrnn", [TEXT, "--what", "i"], "i: this layer has c, f, h, o, z."),
         ("qrnn", [TEXT, "--what", "g"], "g: this layer has c, f, h, o, z."),
         ("qrnn", [TEXT, "--label", "fair"], "label 'fair': the classes are bad, good."),
-        ("qrnn", [" "], "the text is blank; there is nothing to read."),
-        ("qrnn", [], "the text is blank; there is nothing to read."),
+        ("qrnn", [" "], "the text is blank."),
+        ("qrnn", [], "the text is blank."),
         ("qrnn", [TEXT, "--file", "x.txt"], "TEXT and --file: give one of them."),
         ("qrnn", ["--file", "x.txt"], "x.txt: not found."),
         ("qrnn", ["a \udcff"], "'a \\udcff': not valid UTF-8."),
-        ("qrnn", [TEXT, "--out", "states.pdf"], "states.pdf: pictures are written as .png or .svg"),
-        ("qrnn", [TEXT, "--out", "nowhere/states.png"], "there is no folder nowhere"),
-        ("lstm", [TEXT], "lstm: only the cells and gates of a QRNN that reads forwards can be shown."),
+        ("qrnn", [TEXT, "--out", "states.pdf"], "states.pdf: plots are written as .png or .svg"),
+        ("qrnn", [TEXT, "--out", "nowhere/states.png"], "the folder nowhere does not exist"),
+        ("lstm", [TEXT], "lstm: only a left-to-right QRNN can show its cells and gates."),
     ],
 )
 def test_states_that_cannot_be_drawn(tiny_sentiment, tmp_path, monkeypatch, name, arguments, message):
@@ -163,7 +163,7 @@ def test_confusions_that_cannot_be_drawn(classifier, tmp_path, monkeypatch):
     for arguments, message in (
         (["--split", "nothing"], "has no split 'nothing'"),
         (["--data", "nowhere"], "--data nowhere: not found."),
-        (["--out", "confusion.pdf"], "confusion.pdf: pictures are written as .png or .svg"),
+        (["--out", "confusion.pdf"], "confusion.pdf: plots are written as .png or .svg"),
     ):
         assert message in here("plot", "confusion", classifier, *arguments).mistake
     assert not (classifier / "confusion.png").exists()
@@ -172,7 +172,7 @@ def test_confusions_that_cannot_be_drawn(classifier, tmp_path, monkeypatch):
 def test_pictures_of_a_classifier_without_matplotlib(classifier, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for arguments in (["states", classifier, TEXT], ["confusion", classifier]):
-        assert here("plot", *arguments).mistake == "drawing needs matplotlib: pip install 'quasirnn[plot]'"
+        assert here("plot", *arguments).mistake == "plotting needs matplotlib: pip install 'quasirnn[plot]'"
 
 
 @pytest.fixture(scope="module")
@@ -243,14 +243,14 @@ def test_attention_of_a_translation_that_does_not_end(translators, tmp_path, pan
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([" "], "translate: the text is blank; there is nothing to translate."),
-        ([], "translate: the text is blank; there is nothing to translate."),
+        ([" "], "translate: the text is blank."),
+        ([], "translate: the text is blank."),
         ([TUNE, "--file", "x.txt"], "TEXT and --file: give one of them."),
         (["--file", "x.txt"], "x.txt: not found."),
         (["c \udcff"], "'c \\udcff': not valid UTF-8."),
         ([TUNE, "--beam", "0"], "Invalid value for '--beam'"),
-        ([TUNE, "--out", "a.pdf"], "a.pdf: pictures are written as .png or .svg"),
-        ([TUNE, "--out", "nowhere/a.png"], "there is no folder nowhere"),
+        ([TUNE, "--out", "a.pdf"], "a.pdf: plots are written as .png or .svg"),
+        ([TUNE, "--out", "nowhere/a.png"], "the folder nowhere does not exist"),
         (["c. " * 400], "the text is too long for one picture: give one sentence."),
     ],
 )
@@ -266,7 +266,7 @@ def test_attention_of_other_models(tiny_sentiment, tiny_runs, run, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     for other, task in ((tiny_sentiment / "qrnn", "sentiment"), (tiny_runs / "word", "language-model")):
         told = here("plot", "attention", other, TUNE, "--out", "a.png").mistake
-        assert told == f"{other}: is a run of {task}, this command needs one of translation."
+        assert told == f"{other} is a {task} run, but this command needs a translation run."
     assert here("plot", "attention", tmp_path / "none", TUNE, "--out", "a.png").mistake.startswith(f"{tmp_path}/none")
     assert not Path("a.png").exists()
 
@@ -284,4 +284,4 @@ def test_curves_of_a_translator(translators, tmp_path):
 def test_attention_without_matplotlib(translators, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     told = here("plot", "attention", translators / "qrnn", TUNE).mistake
-    assert told == "drawing needs matplotlib: pip install 'quasirnn[plot]'"
+    assert told == "plotting needs matplotlib: pip install 'quasirnn[plot]'"

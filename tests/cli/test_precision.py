@@ -62,7 +62,9 @@ def test_what_cannot_be_had(tiny_runs, tiny_sentiment, tmp_path):
     small = tmp_path / "small"
     assert here("quantize", tiny_runs / "word", "--out", small).code == 0
     assert as_json("evaluate", small, "--precision", "int8") | {"run": ""} == as_json("evaluate", small) | {"run": ""}
-    assert "is an int8 copy; for float32 take the run" in here("evaluate", small, "--precision", "float32").mistake
+    assert ("is an int8 copy; for float32, use the original run") in here(
+        "evaluate", small, "--precision", "float32"
+    ).mistake
     mistake = here("evaluate", tiny_runs / "word", "--precision", "int4").mistake
     assert mistake == "precision: must be one of float32, bfloat16, int8, got 'int4'."
-    assert "is for models on the QRNN" in here("classify", tiny_sentiment / "lstm", "a", "--precision", "int8").mistake
+    assert "is for QRNN models only" in here("classify", tiny_sentiment / "lstm", "a", "--precision", "int8").mistake

@@ -11,7 +11,7 @@ def test_the_copy_evaluates_to_nearly_the_same(tiny_runs, tmp_path, options):
     run, small = tiny_runs / "word", tmp_path / "runs" / "word8"
     result = here("quantize", run, "--out", small, *options)
     assert (result.code, result.stderr) == (0, "")
-    assert result.stdout.startswith(f"{small}: ")
+    assert result.stdout.startswith(f"Wrote {small}: ")
     before, after = as_json("evaluate", run), as_json("evaluate", small)
     assert after["tokens"] == before["tokens"]
     assert after["perplexity"] == pytest.approx(before["perplexity"], rel=0.02)
@@ -23,7 +23,7 @@ def test_what_is_there_stays(tiny_runs, tmp_path):
     (tmp_path / "word8").mkdir()
     result = here("quantize", tiny_runs / "word", "--out", tmp_path / "word8")
     assert result.code == 2
-    assert "is there already" in result.stderr
+    assert "already exists" in result.stderr
     assert not list((tmp_path / "word8").iterdir())
 
 
@@ -31,6 +31,6 @@ def test_a_copy_of_a_copy_and_a_run_that_is_none(tiny_runs, tmp_path):
     assert as_json("quantize", tiny_runs / "word", "--out", tmp_path / "one")["bytes"] > 0
     again = here("quantize", tmp_path / "one", "--out", tmp_path / "two")
     assert again.code == 2
-    assert "quantised already" in again.stderr
+    assert "already quantised" in again.stderr
     assert here("quantize", tmp_path, "--out", tmp_path / "three").code == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one"]

@@ -25,9 +25,9 @@ def test_repeated_texts_are_a_note(tmp_path):
     assert result.code == 0
     assert result.notes[:2] == [
         "texts: no file for test, so held out of train (4 of 50 texts, the same share of every label, seed 1)",
-        "train: 2 of 46 texts repeat another one; 1 texts have more than one label",
+        "train: 2 of 46 texts are duplicates; 1 texts have more than one label",
     ]
-    assert "valid: 1 of 13 texts are in train as well" in result.notes
+    assert "valid: 1 of 13 texts also occur in train" in result.notes
 
 
 def test_the_test_set_is_touched_by_evaluate_alone(texts, tmp_path):
@@ -35,7 +35,7 @@ def test_the_test_set_is_touched_by_evaluate_alone(texts, tmp_path):
     run = tmp_path / "run"
     assert here(*TRAIN, "--data", texts, "--out", run, *keys("epochs=1")).code == 0
     mistake = here("evaluate", run).mistake
-    assert mistake == f"{texts}/test.tsv:2: the label 'splendid' is not one of those in training: bad, good."
+    assert mistake == f"{texts}/test.tsv:2: the label 'splendid' does not occur in training, which has bad, good."
     assert here("evaluate", run, "--split", "valid").code == 0
     (texts / "test.tsv").write_text("good\tgreat film\n")
     assert as_json("evaluate", run)["texts"] == 1
@@ -62,7 +62,7 @@ def test_vectors_that_are_trained_on(texts, tmp_path, suffix):
     rate = "learning_rate=1e-6"
     result = here(*TRAIN, "--data", texts, "--vectors", file, "--out", run, *keys("max_steps=2", rate))
     assert "Note: vectors: 11 of 12 words (91.7%), " in result.stderr
-    assert "words start at random" not in result.stderr
+    assert "words are initialised at random" not in result.stderr
     training = read(run, "training.json")
     assert training["settings"]["vectors"] == str(file)
     assert training["corpus"]["vectors"]["dimension"] == 8

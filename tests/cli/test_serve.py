@@ -125,7 +125,7 @@ def test_the_port_is_taken(tiny_runs):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         mistake = here("serve", tiny_runs / "word", "--port", port).mistake
-    assert mistake == f"port {port} of 127.0.0.1 is taken. Give another --port; 0 takes a free one."
+    assert mistake == f"port {port} of 127.0.0.1 is taken. Choose another --port; 0 takes a free one."
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_the_port_is_taken(tiny_runs):
         (["serve", "{word}", "--port", 0, "--host", "no host"], "--host no host: no such address"),
         (
             ["serve", "{word}", "--port", 0, "--host", "203.0.113.1"],
-            "--host 203.0.113.1: is no address of this machine.",
+            "--host 203.0.113.1: is not an address of this machine.",
         ),
     ],
 )
@@ -259,7 +259,7 @@ def test_a_unix_socket(tmp_path, tiny_sentiment):
             transport=httpx.HTTPTransport(uds=str(path)), base_url="http://any.name", timeout=60
         ) as client:
             assert client.post("/classify", json={"texts": ["a film"]}).status_code == 200
-        assert f"--unix {path}: is there already." in here("serve", tiny_sentiment / "qrnn", "--unix", path).mistake
+        assert f"--unix {path}: already exists." in here("serve", tiny_sentiment / "qrnn", "--unix", path).mistake
     finally:
         server.popen.send_signal(signal.SIGTERM)
     assert server.wait() == 0
@@ -269,6 +269,6 @@ def test_a_unix_socket(tmp_path, tiny_sentiment):
     listen_unix(path).close()
     path.unlink()
     path.write_text("mine")
-    with pytest.raises(OSError, match="is there already"):
+    with pytest.raises(OSError, match="already exists"):
         listen_unix(path)
     assert path.read_text() == "mine"

@@ -52,7 +52,10 @@ def test_classify_without_a_run_uses_the_installed_model_and_says_so(installed, 
         (("classify", "imdb", "good film"), "imdb: no such folder."),
         (("classify", "review-en", "good film"), "review-en: no such folder. Did you mean reviews-en?"),
         (("classify", "imdb", "--file", "texts.txt"), "imdb: no such folder."),
-        (("translate", "guten Tag"), "which run? Name the folder of a trained model, or train one: quasirnn train tra"),
+        (
+            ("translate", "guten Tag"),
+            "no RUN given. Name the folder of a trained model, or train one: quasirnn train tra",
+        ),
         (("generate", "once upon a time"), "'once upon a time': no such folder. To continue a text: --prompt TEXT."),
     ],
 )
@@ -63,7 +66,7 @@ def test_a_run_with_a_mistake_in_it_is_not_taken_for_a_text(installed, arguments
 @pytest.mark.parametrize("arguments", [("classify", "good film"), ("generate",), ("serve",)])
 def test_without_models_the_line_names_the_pip_command(none_installed, arguments):
     assert here(*arguments).mistake.endswith("or install ours: pip install quasirnn-models")
-    message = "reviews-en: this model is not installed: pip install quasirnn-models"
+    message = "reviews-en: this model is not installed. To install it: pip install quasirnn-models"
     assert here("classify", "reviews-en", "good film").mistake == message
 
 
@@ -77,7 +80,7 @@ def test_models_lists_what_is_installed(installed):
 
 
 def test_models_says_how_to_get_them(none_installed):
-    assert here("models").stdout == "None is installed: pip install quasirnn-models\n"
+    assert here("models").stdout == "No trained models are installed. To install ours: pip install quasirnn-models\n"
 
 
 def test_a_picture_of_an_installed_model_goes_where_the_user_is(installed, tmp_path):

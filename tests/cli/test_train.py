@@ -122,7 +122,7 @@ def test_show_prints_every_key_as_it_could_be_given_and_creates_nothing(tiny, tm
     assert set(lines) == set(tiny.task.settings.model_fields) - {"cell", "vectors", "lstm_init", "init_from"}
     paper = tiny.settings(preset="paper")
     assert lines["hidden_size"].startswith("* hidden_size=100 ")
-    assert lines["hidden_size"].endswith(f"# paper: {paper.hidden_size}; units of each layer")
+    assert lines["hidden_size"].endswith(f"# paper: {paper.hidden_size}; units per layer")
     assert f"batch_size={paper.batch_size} " in lines["batch_size"]
     assert lines["batch_size"].startswith("  ")
     assert "# paper " in lines["batch_size"]
@@ -143,7 +143,7 @@ def test_resume_refuses_what_contradicts_the_run(tiny, data, tmp_path):
     tiny.train(run, data, "max_steps=2")
     before = everything(run)
     other = next(name for name in TASKS if name != tiny.name)
-    assert here("train", other, "--out", run, "--resume").mistake == f"{run}: is a run of {tiny.name}, not of {other}."
+    assert here("train", other, "--out", run, "--resume").mistake == f"{run}: is a {tiny.name} run, not a {other} run."
     resume = ["train", tiny.name, "--out", run, "--resume"]
     mistake = here(
         *resume, "--data", tmp_path, "--cell", "lstm", "--preset", "paper", "hidden_size=9", "epochs=3", "sede=2"
@@ -236,39 +236,39 @@ def test_all_mistakes_are_told_at_once_each_with_the_nearest_key(texts, tmp_path
 
 WRONG = {
     "language-model": {
-        "--preset papier": "--preset papier: language-model has demo, paper, fast, best.",
+        "--preset papier": "--preset papier: no such preset; language-model has demo, paper, fast, best.",
         "--cell lsmt": "--cell: must be one of qrnn, lstm, got 'lsmt'; did you mean lstm?",
         "--cell lstm zoneout=.1": "zoneout: lstm has none; it belongs to qrnn",
         "--cell lstm kernel_size=2": "kernel_size: lstm has none",
-        "cell=lstm": "cell: not a KEY; give --cell lstm",
-        "tied=true embedding_size=5": "embedding_size: with tied=true it is hidden_size=192, got 5",
+        "cell=lstm": "cell: not a KEY; use --cell lstm",
+        "tied=true embedding_size=5": "embedding_size: with tied=true it must be hidden_size=192, got 5",
         "precision=float16": "precision=float16 needs a GPU",
         "epochs=0": "epochs must be at least 1, got 0",
         "max_steps=0": "max_steps must be at least 1, got 0",
         "max_minutes=0": "max_minutes must be ",
         "--resume": "--resume needs the run to continue: --out RUN --resume.",
-        "--vectors glove.txt": "--vectors: this task has none",
-        "--vectors glove.txt --show": "--vectors: this task has none",
+        "--vectors glove.txt": "--vectors: this task has no such option",
+        "--vectors glove.txt --show": "--vectors: this task has no such option",
         "--data nowhere": "nowhere: not found",
     },
     "sentiment": {
-        "--preset papier": "--preset papier: sentiment has demo, paper, fast, best.",
+        "--preset papier": "--preset papier: no such preset; sentiment has demo, paper, fast, best.",
         "lstm_init=orthogonal": "lstm_init: qrnn has none; it belongs to lstm",
-        "vectors=glove.txt": "vectors: not a KEY; give --vectors glove.txt",
+        "vectors=glove.txt": "vectors: not a KEY; use --vectors glove.txt",
         "level=word": "level: no such key",
         "max_length=0": "max_length: must be at least 1, got 0",
         "max_vocabulary=2": "max_vocabulary: must be at least 3, got 2",
-        "l2=1e-6": "l2: adamw has its own; give weight_decay, or another optimizer",
+        "l2=1e-6": "l2: adamw does not support it; use weight_decay, or another optimizer",
     },
     "translation": {
-        "source=en": "target: must be another language than source=en",
-        "source=fr": "the built-in translations are from de to en, not from fr to en; name a folder of",
+        "source=en": "target: must differ from source=en",
+        "source=fr": "the built-in translations are from de to en, not from fr to en; for other languages give",
         "max_vocabulary=4": "max_vocabulary: must be at least 5, got 4",
         "sample=-1": "sample: must be at least 0, got -1",
         "kernel_size=6,2,2": "kernel_size: 3 widths for num_layers=2; give one per layer, or one for all",
     },
     "langage-model": {
-        "": "no such task; there is sentiment, language-model, translation; did you mean language-model?"
+        "": "no such task; the tasks are sentiment, language-model, translation; did you mean language-model?"
     },
 }
 
@@ -340,14 +340,17 @@ def test_a_log_gets_a_sign_of_life_now_and_then(texts, tmp_path, monkeypatch):
 def test_an_existing_run_is_not_touched(own_run, texts):
     before = everything(own_run)
     mistake = here(*TRAIN, "--data", texts, "--out", own_run, *keys()).mistake
-    assert mistake == f"{own_run}: is there already. Continue it with --resume, or give another --out."
+    assert mistake == f"{own_run}: already exists. Continue it with --resume, or choose another --out."
     assert everything(own_run) == before
 
 
 def test_resume_goes_on_where_more_is_asked_for(own_run):
     nothing = here(*TRAIN, "--out", own_run, "--resume")
     assert nothing.code == 0
-    assert "Nothing left to do: the run stands at step 14. To go on, give it more, as in epochs=2." in nothing.stderr
+    assert (
+        "Nothing left to do: the run is at step 14. To continue, raise the limit, for example epochs=2."
+        in nothing.stderr
+    )
 
     more = here(*TRAIN, "--out", own_run, "--resume", "epochs=2", "checkpoint_every=3")
     assert more.code == 0
@@ -372,7 +375,7 @@ def test_what_ended_a_run_is_what_lets_it_go_on(texts, tmp_path, limit, step, hi
     first = here(*TRAIN, "--data", texts, "--out", run, *keys(limit))
     assert ("Out of time" if "minutes" in limit else "Finished") + f" after {step} step" in first.stderr
     nothing = here(*TRAIN, "--out", run, "--resume")
-    assert f"the run stands at step {step}. To go on, give it more, as in {hint}." in nothing.stderr
+    assert f"the run is at step {step}. To continue, raise the limit, for example {hint}." in nothing.stderr
     if "minutes" not in limit:
         assert here(*TRAIN, "--out", run, "--resume", hint).stderr.count("Nothing left to do") == 0
 
@@ -382,7 +385,7 @@ def test_early_stopping_ends_a_run_for_good(texts, tmp_path):
     first = here(*TRAIN, "--data", texts, "--out", run, *keys("epochs=9", "patience=1", "learning_rate=1"))
     assert "Stopped early after " in first.stderr
     again = here(*TRAIN, "--out", run, "--resume", "epochs=99")
-    assert "It stopped early: no better validation for 1 epochs." in again.stderr
+    assert "It stopped early: no improvement on validation for 1 epochs." in again.stderr
 
 
 def test_resuming_where_nothing_is_yet_starts(texts, tmp_path):
@@ -474,7 +477,7 @@ def test_guarantee_stops_cleanly_with_a_line_to_go_on_with(whole, tmp_path, numb
     assert 7 <= step < 400
     lines = process.output.splitlines()
     told, command = lines[lines.index(next(line for line in lines if line.startswith("Stopped"))) :][:2]
-    assert told == f"Stopped and saved at step {step:,}. Go on with:"
+    assert told == f"Stopped and saved at step {step:,}. To continue:"
     program, *arguments = shlex.split(command)
     assert Path(program).resolve() == Path(SCRIPT).resolve()
     assert here(*arguments).code == 0

@@ -145,8 +145,8 @@ def test_guarantee_text_as_it_comes_nothing_at_all(qrnn, tmp_path):
         (["c", "--alpha", "nan"], "Invalid value for '--alpha'"),
         (["c", "--alpha", "inf"], "Invalid value for '--alpha'"),
         (["c", "--n-best", "0"], "Invalid value for '--n-best'"),
-        (["c", "--n-best", "9"], "the n best are at most as many as the beam is wide, 8, and at least 1; got 9."),
-        (["c", "--n-best", "2", "--beam", "1"], "the n best are at most as many as the beam is wide, 1,"),
+        (["c", "--n-best", "9"], "n_best must be from 1 to beam = 8, got 9."),
+        (["c", "--n-best", "2", "--beam", "1"], "n_best must be from 1 to beam = 1,"),
         (["c", "--batch-size", "0"], "Invalid value for '--batch-size'"),
     ],
 )
@@ -158,7 +158,7 @@ def test_what_cannot_be_translated(qrnn, tmp_path, monkeypatch, arguments, messa
 
 def test_runs_of_other_tasks(qrnn, tiny_runs, tiny_sentiment):
     for other, task in ((tiny_runs / "word", "language-model"), (tiny_sentiment / "qrnn", "sentiment")):
-        mistake = f"{other}: is a run of {task}, this command needs one of translation."
+        mistake = f"{other} is a {task} run, but this command needs a translation run."
         assert here("translate", other, "c").mistake == mistake
         assert here("plot", "attention", other, "c").mistake == mistake
         for option in ("--beam", "--alpha"):
@@ -170,7 +170,7 @@ def test_runs_of_other_tasks(qrnn, tiny_runs, tiny_sentiment):
         (["classify", qrnn, "c"], "sentiment"),
         (["plot", "states", qrnn, "c"], "sentiment"),
     ):
-        assert here(*command).mistake == f"{qrnn}: is a run of translation, this command needs one of {needed}."
+        assert here(*command).mistake == f"{qrnn} is a translation run, but this command needs a {needed} run."
 
 
 # Evaluation.
@@ -218,8 +218,8 @@ def test_evaluate_on_other_pairs_says_what_is_strange_about_them(qrnn, tmp_path)
     result = here("evaluate", qrnn, "--data", tmp_path, "--split", "mine", "--beam", 2)
     assert result.code == 0
     assert result.stderr == (
-        "Note: mine: 1 of 3 pairs of mine left out, as a side is empty\n"
-        "Note: mine: 1 of 6 tokens (16.7%) are not in the vocabulary and are read as \ufffd\n"
+        "Note: mine: 1 of 3 pairs of mine left out because a side is empty\nNote: mine: 1 of 6 tokens (16.7%) are "
+        "not in the vocabulary and are read as \ufffd\n"
     )
     assert as_json("evaluate", qrnn, "--data", tmp_path / "mine.de", "--split", "mine")["pairs"] == 2
 
@@ -236,16 +236,16 @@ def test_evaluate_a_file_of_columns(qrnn, tmp_path):
 @pytest.mark.parametrize(
     ("files", "arguments", "message"),
     [
-        ({}, [], " has no pairs, such as train.de and train.en, or train.tsv; it holds no "),
+        ({}, [], " has no pairs, such as train.de and train.en, or train.tsv; it contains no "),
         ({"test.de": b"c\nd\n", "test.en": b"do\n"}, [], "/test.de has 2 lines of text and "),
-        ({"test.de": b"c\n"}, [], " has no pairs, such as train.de and train.en, or train.tsv; it holds"),
+        ({"test.de": b"c\n"}, [], " has no pairs, such as train.de and train.en, or train.tsv; it contains"),
         ({"test.de": b"c\n", "test.en": b"\n"}, [], "/test.de: all of its 1 pairs have an empty side"),
-        ({"test.de": b"", "test.en": b""}, [], "/test.de:1: no pairs in it. Was it copied whole?"),
+        ({"test.de": b"", "test.en": b""}, [], "/test.de:1: contains no pairs. Is the file complete?"),
         ({"test.de": b"\xff\n", "test.en": b"a\n"}, [], "/test.de:1: byte 1 of the line (0xff) is not UTF-8."),
         (
             {"test.tsv": b"c\n"},
             [],
-            "/test.tsv:1: expected 2 columns, source and target, got 1. Is a tab missing, or a text?",
+            "/test.tsv:1: expected 2 columns, source and target, got 1. Is a tab or a text missing?",
         ),
         ({"test.tsv": b"c\tdo\n"}, ["--split", "mine"], " has no split 'mine': neither train, valid or test nor the "),
         ({"test.tsv": b"c\tdo\n"}, ["--alpha", "nan"], "Invalid value for '--alpha'"),

@@ -38,9 +38,9 @@ def test_what_is_left_out_and_what_is_on_both_sides_is_said(tmp_path):
     result = here(*TRAIN, "--data", tmp_path / "pairs", "--out", tmp_path / "run", *arguments)
     assert result.code == 0
     assert result.notes == [
-        "train: 2 of 164 pairs of train left out, as a side is empty",
-        "train: 2 of 162 pairs left out, as a side has more than max_length = 30 characters",
-        "valid: 1 of 10 target sentences are in train as well",
+        "train: 2 of 164 pairs of train left out because a side is empty",
+        "train: 2 of 162 pairs left out because a side has more than max_length = 30 characters",
+        "valid: 1 of 10 target sentences also occur in train",
         f"valid: 1 of {sum(len(side) for row in valid for side in row)} tokens (0.7%) are not in the vocabulary "
         f"and are read as \ufffd",
     ]
@@ -120,7 +120,7 @@ def test_what_was_held_out_is_found_again(tmp_path):
     run = tmp_path / "run"
     result = here(*TRAIN, "--data", tmp_path / "pairs", "--out", run, *keys("max_steps=3", "sample=0", "seed=5"))
     assert result.notes == [
-        "pairs: no file for valid and test, so held out of train (32 of 320 pairs, no target on both sides, seed 5)"
+        "pairs: no file for valid and test, so held out of train (32 of 320 pairs, no target in two splits, seed 5)"
     ]
     best = min(record["loss"] for record in read_metrics(run / "metrics.jsonl") if record["event"] == "valid")
     figures = {name: as_json("evaluate", run, "--split", name, "--beam", 1) for name in ("train", "valid", "test")}

@@ -159,9 +159,9 @@ def test_results_come_back_in_the_order_of_the_sequences(lengths, batch_size, ma
         ([1, 2], {"batch_size": 0}, "LengthBatches: batch_size must be at least 1, got 0"),
         ([1, 2], {"batch_size": 0, "evaluation": True}, "EvaluationBatches: batch_size must be at least 1, got 0"),
         ([1, 2], {"rank": 2, "world_size": 2}, "rank must be 0 to world_size - 1 = 1, got 2"),
-        ([1] * 4, {"world_size": 3}, "4 sequences in batches of 2 cannot be divided over 3 ranks; .* A larger"),
+        ([1] * 4, {"world_size": 3}, "4 sequences in batches of 2 cannot be divided among 3 ranks; .* Use a larger"),
         ([], {}, "LengthBatches: there are no sequences"),
-        ([1, 0, 2, 3], {}, "every sequence must have a token, sequence number 1 has none"),
+        ([1, 0, 2, 3], {}, "every sequence needs at least one token, sequence 1 has none"),
     ],
 )
 def test_what_does_not_go(lengths, options, message):

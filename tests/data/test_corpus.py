@@ -106,13 +106,13 @@ def test_running_text_of_several_files_is_joined(write, name):
         (LABELLED, {"train.tsv": tsv(ROWS), "test.tsv": "pos\tt\n"}, ROWS, {"valid": 4},
          "mine: no file for valid, so held out of train (4 of 40 texts, the same share of every label, seed 1)"),
         (PAIRED, parallel(tatoeba=translations(300)), translations(300), {"valid": 30, "test": 30},
-         "mine: no file for valid and test, so held out of train (60 of 600 pairs, no target on both sides, seed 1)"),
+         "mine: no file for valid and test, so held out of train (60 of 600 pairs, no target in two splits, seed 1)"),
         (PAIRED, parallel(train=numbered(100), test=numbered(10, 500)), numbered(100), {"valid": 5},
-         "mine: no file for valid, so held out of train (5 of 100 pairs, no target on both sides, seed 1)"),
+         "mine: no file for valid, so held out of train (5 of 100 pairs, no target in two splits, seed 1)"),
         (RUNNING, {"book.txt": LONG}, LONG.splitlines(), {"valid": 1, "test": 1},
-         "valid and test: no such file, so cut from train (10% of it, seed 1)"),
+         "valid and test: no such file, so it is taken from train (10% of it, seed 1)"),
         (RUNNING, {"train.txt": LONG, "test.txt": "x"}, LONG.splitlines(), {"valid": 1},
-         "valid: no such file, so cut from train (5% of it, seed 1)"),
+         "valid: no such file, so it is taken from train (5% of it, seed 1)"),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_held_out_of_train(write, columns, files, rows, held_out, note):
@@ -162,8 +162,8 @@ def test_folders_of_pairs_are_joined_and_each_keeps_a_test_of_its_own(write):
     train = both.parts["train"]
     assert rows_of(train) == [pair for pair in numbered(400) + numbered(200) if pair[1] not in held_out]
     assert both.notes == [
-        "alone: no file for valid and test, so held out of train (20 of 200 pairs, no target on both sides, seed 1)",
-        "train: 20 pairs left out, as another folder has their target held out",
+        "alone: no file for valid and test, so held out of train (20 of 200 pairs, no target in two splits, seed 1)",
+        "train: 20 pairs left out because another folder holds out their target",
     ]
     assert [file.parent.name for file in train.files] == ["whole", "whole", "alone", "alone"]
 
@@ -191,8 +191,8 @@ def test_pairs_with_an_empty_side_are_left_out_of_every_part(write):
     corpus = read_corpus([path], PAIRED)
     assert [rows_of(part) for part in corpus.parts.values()] == [[("a", "b")], [("e", "f")], [("g", "h")]]
     assert corpus.notes == [
-        "train: 3 of 4 pairs of train left out, as a side is empty",
-        "test: 1 of 2 pairs of test left out, as a side is empty",
+        "train: 3 of 4 pairs of train left out because a side is empty",
+        "test: 1 of 2 pairs of test left out because a side is empty",
     ]
 
 
@@ -212,21 +212,22 @@ def test_rows_are_checked_those_of_train_first(write):
 @pytest.mark.parametrize(
     ("columns", "files", "splits", "message"),
     [
-        (LABELLED, {"train.tsv": ""}, ["train"], r"train\.tsv:1: no texts in it\. Was it copied whole\?$"),
-        (LABELLED, {"train.tsv": "label\ttext\n"}, ["train"], r"train\.tsv:1: no texts in it"),
-        (LABELLED, {"train.tsv": "a\tb\n", "test.tsv": "\n\n"}, ["test"], r"test\.tsv:1: no texts in it"),
-        (PAIRED, {"train.de": "", "train.en": ""}, ["train"], r"train\.de:1: no pairs in it"),
+        (LABELLED, {"train.tsv": ""}, ["train"], r"train\.tsv:1: contains no texts\. Is the file complete\?$"),
+        (LABELLED, {"train.tsv": "label\ttext\n"}, ["train"], r"train\.tsv:1: contains no texts"),
+        (LABELLED, {"train.tsv": "a\tb\n", "test.tsv": "\n\n"}, ["test"], r"test\.tsv:1: contains no texts"),
+        (PAIRED, {"train.de": "", "train.en": ""}, ["train"], r"train\.de:1: contains no pairs"),
         (PAIRED, {"test.de": "\n", "test.en": "a\n"}, ["test"], r"test\.de: all of its 1 pairs have an empty side$"),
         (LABELLED, {"train.tsv": "a\tx\nb\ty\na\tx\n"}, ["train"],
-         r": 3 texts, 2 of them different, are too few to hold valid and test out\. .*: valid\.tsv and test\.tsv$"),
+         r": 3 texts, 2 of them different, are too few to hold out valid and test\. .*: valid\.tsv and test\.tsv$"),
         (PAIRED, {"train.tsv": "a\tb\nc\td\n"}, ["train"], "2 pairs, 2 of them different, are too few to hold"),
-        (RUNNING, {"train.txt": "a b\n"}, ["train"], r"train\.txt: a text of 4 characters is too short to hold valid "
-         r"and test out of it; at least 40 are needed\. .*: valid\.txt and test\.txt$"),
+        (RUNNING, {"train.txt": "a b\n"}, ["train"], r"train\.txt: a text of 4 characters is too short to hold out "
+         r"valid and test; at least 40 are needed\. .*: valid\.txt and test\.txt$"),
         (RUNNING, {"test.txt": "a"}, ["train"],
-         r"has no training part; it holds test\.txt; say which is which: train=STEM valid=STEM test=STEM$"),
-        (LABELLED, {"one.tsv": "a\tb\n", "two.tsv": "a\tb\n"}, ["test"], r"no training part; it holds one\.tsv, two"),
+         r"has no training split; it contains test\.txt; name the files: train=STEM valid=STEM test=STEM$"),
+        (LABELLED, {"one.tsv": "a\tb\n", "two.tsv": "a\tb\n"}, ["test"],
+         r"no training split; it contains one\.tsv, two"),
         (LABELLED, {"train.tsv": "a\tb\n"}, ["hard"],
-         r"has no split 'hard': neither train, valid or test nor the name of a file; it holds train\.tsv$"),
+         r"has no split 'hard': neither train, valid or test nor the name of a file; it contains train\.tsv$"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used(write, columns, files, splits, message):
@@ -239,14 +240,14 @@ def test_what_cannot_be_used(write, columns, files, splits, message):
 
 def test_a_folder_of_which_nothing_is_clear_is_not_passed_over(write):
     clear, other = write({"train.tsv": tsv(ROWS)}, "clear"), write({"a.tsv": "a\tb\n", "b.tsv": "a\tb\n"}, "other")
-    with pytest.raises(DataError, match=r"other has no training part; it holds a\.tsv, b\.tsv; say which is which"):
+    with pytest.raises(DataError, match=r"other has no training split; it contains a\.tsv, b\.tsv; name the files"):
         read_corpus([clear, other], LABELLED)
 
 
 @pytest.mark.parametrize(
     ("part", "content", "message"),
     [
-        ("valid", "", r"valid\.txt:1: the file is empty; a corpus needs text"),
+        ("valid", "", r"valid\.txt:1: the file is empty. Is the copy complete"),
         ("train", "\ufeff", r"train\.txt:1: the file is empty"),
         ("test", b"a\nb\xe9\n", r"test\.txt:2: byte 2 of the line \(0xe9\) is not UTF-8"),
         ("valid", "a\0\n", r"valid\.txt:1: byte 2 of the line is NUL"),
@@ -294,10 +295,14 @@ def test_a_known_corpus_has_the_published_counts(write, small_counts, columns, f
 @pytest.mark.parametrize(
     ("columns", "files", "name", "line"),
     [
-        (RUNNING, PTB, "ptb.train.txt", "not ptb as published, whose train has 2 lines, 7 tokens, 3 distinct; this one "
-         "has 1 lines, 4 tokens, 3 distinct. Was it cut short?"),
-        (LABELLED, IMDB, "imdb.test.tsv", "not imdb as published, whose test has 20 texts (neg 10, pos 10), 20 "
-         "distinct; this one has 19 texts (neg 10, pos 9), 19 distinct. Was it cut short?"),
+        (RUNNING, PTB, "ptb.train.txt", (
+            "differs from the published ptb: its train has 2 lines, 7 tokens, 3 distinct; this one has 1 lines, 4 "
+            "tokens, 3 distinct. Is it incomplete?"
+        )),
+        (LABELLED, IMDB, "imdb.test.tsv", (
+            "differs from the published imdb: its test has 20 texts (neg 10, pos 10), 20 distinct; this one has 19 "
+            "texts (neg 10, pos 9), 19 distinct. Is it incomplete?"
+        )),
     ],
 )  # fmt: skip
 def test_a_copy_with_other_counts_is_told_in_one_line(write, small_counts, columns, files, name, line):

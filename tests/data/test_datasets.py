@@ -43,7 +43,7 @@ def test_reviews_worked_by_hand(write):
     assert train.labels.tolist() == [1, 1, 0, 0]
     assert data.notes == [
         "valid: no text has the label pos",
-        "vocabulary: 5 of 8 words are too rare for it; they, 41.7% of the training text, are read as <unk>",
+        "vocabulary: 5 of 8 words, 41.7% of the training text, are too rare and are read as <unk>",
         "valid: 2 of 2 tokens (100.0%) are not in the vocabulary and are read as <unk>",
         "test: 2 of 3 tokens (66.7%) are not in the vocabulary and are read as <unk>",
     ]
@@ -90,10 +90,10 @@ def test_the_order_of_classes():
 def test_repeated_texts_are_counted(write):
     files = {"train.tsv": "pos\ta\npos\ta\nneg\tb\nneg\ta\n", "valid.tsv": "pos\tc\n", "test.tsv": "neg\ta\n"}
     assert load("labelled", [write(files)], min_count=1).notes[:4] == [
-        "train: 2 of 4 texts repeat another one; 1 texts have more than one label",
+        "train: 2 of 4 texts are duplicates; 1 texts have more than one label",
         "valid: no text has the label neg",
         "test: no text has the label pos",
-        "test: 1 of 1 texts are in train as well",
+        "test: 1 of 1 texts also occur in train",
     ]
 
 
@@ -101,10 +101,10 @@ def test_repeated_texts_are_counted(write):
     ("part", "rows", "message"),
     [
         ("test", [("pos", "x"), ("Pos", "y")],
-         r"test\.tsv:2: the label 'Pos' is not one of those in training: neg, pos\.$"),
+         r"test\.tsv:2: the label 'Pos' does not occur in training, which has neg, pos\.$"),
         ("valid", [("good", "x")],
-         r"valid\.tsv:1: the label 'good' is not one of those in training: neg, pos\. Is this row a header\?"),
-        ("test", [("pos", "<br />")], r"test\.tsv:1: the text is empty; it has the label 'pos'\. Leave the row out\?$"),
+         r"valid\.tsv:1: the label 'good' does not occur in training, which has neg, pos\. Is this row a header\?"),
+        ("test", [("pos", "<br />")], r"test\.tsv:1: the text with label 'pos' is empty\. Remove the row\?$"),
         ("train", [("pos", "x"), ("pos", "y")],
          r"train\.tsv: all 2 texts have the label 'pos'; a classifier needs two classes or more$"),
         ("train", [(f"a review {number}", "pos") for number in range(150)],
@@ -127,10 +127,12 @@ def test_what_no_classifier_can_learn_from(write, part, rows, message):
 def test_labels_that_the_model_does_not_have(write):
     vocabulary = Vocabulary.from_text("a", "word")
     path, saved = write({"train.tsv": tsv(ROWS)}), {"classes": ["good", "bad"]}
-    with pytest.raises(TextError, match=r"train\.tsv:1: the label 'neg' is not one of those in training: good, bad"):
+    with pytest.raises(
+        TextError, match=r"train\.tsv:1: the label 'neg' does not occur in training, which has good, bad"
+    ):
         load("labelled", [path], ["train"], vocabulary=vocabulary, saved=saved)
     with pytest.raises(
-        DataError, match="the texts have the label 'neg', the model's are good, bad; name the folder of"
+        DataError, match="the texts have the label 'neg', but the labels of the model are good, bad; choose"
     ):
         load("labelled", splits=["test"], vocabulary=vocabulary, saved=saved)
 
@@ -158,7 +160,7 @@ def test_pairs_worked_by_hand(write):
     assert (test.source_texts, test.target_texts) == (["abz", "a"], ["c", "ccB"])
     assert [ids.tolist() for ids in test.sources] == [[0, 2, 3], [0]]
     assert data.notes == [
-        "vocabulary: 2 of 5 characters are too rare for it; they, 20.0% of the training text, are read as \ufffd",
+        "vocabulary: 2 of 5 characters, 20.0% of the training text, are too rare and are read as \ufffd",
         "test: 2 of 8 tokens (25.0%) are not in the vocabulary and are read as \ufffd",
     ]
     record = json.loads(json.dumps(data.describe()))
@@ -216,9 +218,9 @@ def test_long_pairs_are_left_out_of_train_alone(write):
     assert data.parts["train"].source_texts == ["a" * 5, "a"]
     assert data.parts["valid"].source_texts == data.parts["test"].source_texts == [source for source, _ in pairs]
     assert data.notes[:3] == [
-        "train: 2 of 4 pairs left out, as a side has more than max_length = 5 characters",
-        "valid: 2 of 4 target sentences are in train as well",
-        "test: 2 of 4 target sentences are in train as well",
+        "train: 2 of 4 pairs left out because a side has more than max_length = 5 characters",
+        "valid: 2 of 4 target sentences also occur in train",
+        "test: 2 of 4 target sentences also occur in train",
     ]
     assert len(load("paired", [path], max_length=None).parts["train"].sources) == 4
     write(sides("train", pairs[1:2]))
@@ -234,7 +236,7 @@ def test_what_is_held_out_does_not_depend_on_max_length(write):
 
 @pytest.mark.parametrize(("source", "target"), [("en", "de"), ("de", "fr")])
 def test_the_built_in_translations_have_one_direction(source, target):
-    message = f"are from de to en, not from {source} to {target}; name a folder of your own"
+    message = f"are from de to en, not from {source} to {target}; for other languages give --data"
     with pytest.raises(DataError, match=message):
         load("paired", source=source, target=target)
 
@@ -278,9 +280,7 @@ def test_rare_words_are_unknown_where_the_text_has_no_such_word(write):
     path = write({"train.txt": "a a b b c\n", "valid.txt": "a c\n", "test.txt": "a\n"})
     data = load("running", [path], level="word")
     assert data.vocabulary.tokens == ("a", "b", "<eos>", "<unk>")
-    assert data.notes[0] == (
-        "vocabulary: 1 of 4 words are too rare for it; they, 16.7% of the training text, are read as <unk>"
-    )
+    assert data.notes[0] == ("vocabulary: 1 of 4 words, 16.7% of the training text, are too rare and are read as <unk>")
     every = load("running", [path], level="word", min_count=1).vocabulary
     assert {"c", "<unk>"} <= set(every.tokens)
     assert len(load("running", [path], level="word", max_vocabulary=3).vocabulary) == 3
@@ -292,14 +292,14 @@ def test_the_vocabulary_of_a_model_reads_the_text_its_way(write):
     data = load("running", [path], ["test"], vocabulary=vocabulary, level="word")
     assert vocabulary.decode(data.parts["test"]) == "a <unk>\n"
     strict = Vocabulary("word", ["A", "<eos>"], {"end": "<eos>"})
-    with pytest.raises(ValueError, match="'b' is not among the 2 tokens"):
+    with pytest.raises(ValueError, match="'b' is not one of the 2 tokens"):
         load("running", [path], ["test"], vocabulary=strict, level="word")
 
 
 def test_a_line_end_that_is_written_out_is_told(write):
     path = write({"train.txt": "a a <eos>\n<unk>\n", "valid.txt": "a\n", "test.txt": "a <eos>s\n"})
     notes = load("running", [path], level="word").notes
-    assert notes[0] == "train: <eos> is written in the text 1 times; it reads as a line end"
+    assert notes[0] == "train: <eos> occurs 1 times in the text; it is read as a line end"
     assert len(notes) == 2
     assert not any("<eos>" in note for note in load("running", [path], level="character").notes)
 

@@ -19,9 +19,9 @@ def test_a_difference_is_one_line_with_both_figures(monkeypatch, name, split):
     one_less = {"texts" if kind is LabelCounts else "lines": expected.size - 1}
     monkeypatch.setattr(kind, "of", lambda part: replace(expected, **one_less))
     line = mismatch(name, split, part)
-    assert line.startswith(f"not {name} as published, whose {split} has {expected.size:,} ")
+    assert line.startswith(f"differs from the published {name}: its {split} has {expected.size:,} ")
     assert f"{expected}; this one has {expected.size - 1:,} " in line
-    assert line.endswith(f"{expected.distinct:,} distinct. Was it cut short?")
+    assert line.endswith(f"{expected.distinct:,} distinct. Is it incomplete?")
     monkeypatch.setattr(kind, "of", lambda part: replace(expected, distinct=1))
     assert mismatch(name, split, part).endswith(", 1 distinct."), "not cut short"
     assert mismatch(name, "hard", part) is None

@@ -68,7 +68,7 @@ def test_one_number_for_two_columns_is_refused(write):
 
 def test_one_key_for_two_columns_is_refused(write):
     path = write({"a.jsonl": jsonl([{"x": "pos", "y": "very good"}])}) / "a.jsonl"
-    with pytest.raises(TextError, match=r"a\.jsonl:1: label and text are one key, 'x'"):
+    with pytest.raises(TextError, match=r"a\.jsonl:1: label and text are the same key, 'x'"):
         rows_of(path, replace(LABELLED, named={"label": "x", "text": "x"}))
 
 
@@ -80,7 +80,7 @@ def test_one_key_for_two_columns_is_refused(write):
     ],
 )
 def test_two_columns_of_one_name_are_not_guessed_at(write, name, text, what):
-    with pytest.raises(TextError, match=rf"{name}:1: 2 columns may be the text, {what}\. Rename one"):
+    with pytest.raises(TextError, match=rf"{name}:1: 2 columns could be the text: {what}\. Rename or remove one"):
         rows_of(write({name: text}) / name)
 
 
@@ -92,24 +92,24 @@ def test_semicolons_where_a_name_has_a_comma(write):
 
 # Name: text, line, and what is said.
 ERRORS = {
-    "missing label.tsv": ("pos\tgood\n\tbad\n", 2, "the label is empty. Leave the row out?"),
+    "missing label.tsv": ("pos\tgood\n\tbad\n", 2, "the label is empty. Remove the row?"),
     "missing label.csv": ("label,text\n,bad\n", 2, "the label is empty"),
     "missing label.jsonl": ('{"text": "bad"}\n', 1, "the label is missing"),
     "no label.jsonl": ('{"label": null, "text": "bad"}\n', 1, "the label is missing"),
     "blank label.jsonl": ('{"label": " ", "text": "bad"}\n', 1, "the label is empty"),
     "imdb.test.tsv": ("1\t9\t0\tgood\n\t1\t7\tbad\n", 2, "the label is empty"),
-    "missing text.tsv": ("pos\tgood\nneg\n", 2, "expected 2 columns, label and text, got 1. Is a tab missing, or a te"),
-    "missing text.csv": ("pos,good\nneg\n", 2, "expected 2 columns, label and text, got 1. Is a comma missing, or a"),
+    "missing text.tsv": ("pos\tgood\nneg\n", 2, "expected 2 columns, label and text, got 1. Is a tab or a text mis"),
+    "missing text.csv": ("pos,good\nneg\n", 2, "expected 2 columns, label and text, got 1. Is a comma or a text"),
     "missing text.jsonl": ('{"label": "neg"}\n', 1, "the text is missing"),
-    "empty text.tsv": ("pos\tgood\nneg\t\n", 2, "the text is empty. Leave the row out"),
+    "empty text.tsv": ("pos\tgood\nneg\t\n", 2, "the text is empty. Remove the row"),
     "text of a line end.csv": ('pos,good\n\nneg,"\n"\n', 3, "the text is empty"),
     "empty text.jsonl": ('{"label": 1, "text": " "}', 1, "the text is empty"),
     "imdb.valid.tsv": ("1\t9\t0\tgood\n0\t1\t7\t \n", 2, "the text is empty"),
-    "tab inside.tsv": ("pos\tgood\nneg\tb\tad\n", 2, "expected 2 columns, .* got 3. Is there a tab inside of a text"),
-    "comma inside.csv": ("pos,good\nneg,b,ad\n", 2, "got 3. Is there a comma inside of a text. Put it in quotes"),
+    "tab inside.tsv": ("pos\tgood\nneg\tb\tad\n", 2, "expected 2 columns, .* got 3. Is there a tab inside a text"),
+    "comma inside.csv": ("pos,good\nneg,b,ad\n", 2, "got 3. Is there a comma inside a text. Put it in quotes"),
     "ragged.tsv": ("label\tid\ttext\npos\t1\tgood\nneg\tbad\n", 3, "expected 3 columns, as the first row, got 2"),
-    "unnamed columns.tsv": ("1\tpos\tgood\n", 1, "If there are other columns, a first row must name label and text"),
-    "half a header.csv": ("mood,text\npos,good\n", 1, "a header. It names the text 'text', and nothing that is known"),
+    "unnamed columns.tsv": ("1\tpos\tgood\n", 1, "If there are more columns, name label and text"),
+    "half a header.csv": ("mood,text\npos,good\n", 1, "is this a header. It names the text 'text' but not the label"),
     "open quote.csv": ('pos,good\nneg,"bad\n\n', 2, "a quote is opened here and never closed"),
     "after a quote.csv": ('pos,"good\nbad" d\n', 2, "a comma or the end of the line must follow a closing quote"),
     "imdb.train.tsv": ("1\t9\tgood\n", 1, "expected 4 columns, label, rating, id and text, got 3"),
@@ -121,7 +121,7 @@ ERRORS = {
     "a list.jsonl": ('["pos", "good"]\n', 1, 'must be an object with "label" and "text", got list'),
     "a real number.jsonl": ('{"label": 1.5, "text": "good"}\n', 1, '"label" must be a string, got 1.5'),
     "text of numbers.jsonl": ('{"label": "1", "review": [1]}\n', 1, r'"review" must be a string, got \[1\]'),
-    "half a character.jsonl": ('{"label": "1", "text": "\\ud800"}\n', 1, '"text" holds half of a surrogate pair'),
+    "half a character.jsonl": ('{"label": "1", "text": "\\ud800"}\n', 1, '"text" contains half of a surrogate pair'),
     "bad UTF-8.tsv": (b"pos\tgood\nneg\tb\xe4d\n", 2, r"byte 6 of the line \(0xe4\) is not UTF-8"),
     "bad UTF-8.jsonl": (b'{"label": "pos", "text": "\xff"}\n', 1, "is not UTF-8"),
     "NUL.csv": (b"pos,g\0\n", 1, "is NUL"),
@@ -223,7 +223,7 @@ def test_the_same_rows_from_every_form(tmp_path_factory, rows):
     assert [rows_of(folder / name) for name in ("a.tsv", "a.csv", "a.jsonl")] == [expected] * 3
 
 
-@pytest.mark.parametrize(("text", "message"), [("", "the file is empty; a corpus needs"), ("\ufeff", "is empty")])
+@pytest.mark.parametrize(("text", "message"), [("", "the file is empty. Is the copy"), ("\ufeff", "is empty")])
 def test_running_text_is_one_row(write, text, message):
     folder = write({"a.txt": "one\r\n\ntwo", "b.txt": text})
     assert rows_of(folder / "a.txt", RUNNING) == [("one\n\ntwo",)]
@@ -274,7 +274,7 @@ def test_iwslt(write):
 @pytest.mark.parametrize(
     ("source", "target", "ending", "message"),
     [
-        ("a\nb\n", "a\n", "", r"train\.de has 2 lines of text and .*train\.en has 1; both must have equally many"),
+        ("a\nb\n", "a\n", "", r"train\.de has 2 lines of text and .*train\.en has 1; both must have the same number"),
         ("a\nb\n", "a\n\n\n\n", "", r"train\.de has 2 lines of text and .*train\.en has 4"),
         ("", "a\n", "", r"train\.de has 0 lines of text and .*train\.en has 1"),
         (xml("A"), xml("C", "D"), ".xml", r"train\.de\.xml has 1 segments and .*train\.en\.xml has 2"),
@@ -304,9 +304,9 @@ def test_columns_of_pairs(write, text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("eins\tone\nzwei\n", r":2: expected 2 columns, source and target, got 1\. Is a tab missing"),
-        ("eins\tone\t\n", r":1: expected 2 columns, .* got 3\. Is there a tab inside of a text\? If there are other"),
-        ("source\ttarget\tid\na\tb\n", r":2: expected 3 columns, as the first row, got 2\. Is a tab missing"),
+        ("eins\tone\nzwei\n", r":2: expected 2 columns, source and target, got 1\. Is a tab or a text missing"),
+        ("eins\tone\t\n", r":1: expected 2 columns, .* got 3\. Is there a tab inside a text\? If there are more"),
+        ("source\ttarget\tid\na\tb\n", r":2: expected 3 columns, as the first row, got 2\. Is a tab or a text missing"),
     ],
 )
 def test_pairs_that_cannot_be_used(write, text, message):

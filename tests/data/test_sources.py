@@ -151,7 +151,7 @@ def test_several_folders(make):
     assert find_source("hard") == "b/hard.de"
     assert find_source("none") is None
     assert find_source("test", test="hard", train="train") == "b/hard.de"
-    with pytest.raises(DataError, match=r"holds soft_1, soft_2; say which it is: soft_1 or soft_2"):
+    with pytest.raises(DataError, match=r"contains soft_1, soft_2; choose one: soft_1 or soft_2"):
         find_source("soft")
     # A folder that does not have what is named keeps its own.
     own = find([a, b], PAIRED, {"train": "hard"})
@@ -162,22 +162,26 @@ def test_several_folders(make):
     ("columns", "names", "stems", "message"),
     [
         (RUNNING, ["ptb/ptb.train.txt", "wiki/train.txt"], {},
-         r"holds several corpora; give one of them: .*/ptb, .*/wiki$"),
+         r"contains several corpora; choose one: .*/ptb, .*/wiki$"),
         (RUNNING, ["train.txt", "valid.txt", "dev.txt"], {},
-         r"holds dev\.txt, valid\.txt; say which it is: valid=dev\.txt or"),
-        (LABELLED, ["train.tsv", "train.csv"], {}, r"say which it is: train=train\.csv or train=train\.tsv"),
+         r"contains dev\.txt, valid\.txt; choose one: valid=dev\.txt or"),
+        (LABELLED, ["train.tsv", "train.csv"], {}, r"choose one: train=train\.csv or train=train\.tsv"),
         (PAIRED, ["train.*", "train.tsv"], {},
-         r"holds train, train\.tsv; say which it is: train=train or train=train\.tsv"),
-        (PAIRED, ["train.*", "train.*.xml"], {}, r"say which it is: train=train\.de or train=train\.de\.xml"),
-        (PAIRED, ["train.*", "test_a.*", "test_b.*"], {}, r"say which it is: test=test_a or test=test_b"),
-        (PAIRED, ["train.*", "tst_a.*", "tst_b.*"], {"test": "tst"}, r"say which it is: test=tst_a or test=tst_b"),
-        (RUNNING, ["a.txt"], {"train": "a", "valid": "e"}, r"valid=e: .* has no file of that name; it holds a\.txt$"),
-        (PAIRED, ["train.*"], {"test": "other"}, r"test=other: .* has no file of that name; it holds train$"),
-        (RUNNING, ["a.pdf"], {}, r"has no text, such as train\.txt; it holds no \.txt, \.tokens, \.raw file$"),
-        (LABELLED, ["train.txt"], {}, r"has no texts, such as train\.tsv; it holds no \.tsv, \.csv, \.jsonl file$"),
-        (LABELLED, ["imdb.tar.xz"], {}, r"it holds imdb\.tar\.xz, to be unpacked first$"),
-        (PAIRED, ["train.de", "a.fr"], {}, r"has no pairs, such as train\.de and train\.en, or train\.tsv; it holds "
-         r"a\.fr, train\.de\. Other languages: source=LANGUAGE target=LANGUAGE$"),
+         r"contains train, train\.tsv; choose one: train=train or train=train\.tsv"),
+        (PAIRED, ["train.*", "train.*.xml"], {}, r"choose one: train=train\.de or train=train\.de\.xml"),
+        (PAIRED, ["train.*", "test_a.*", "test_b.*"], {}, r"choose one: test=test_a or test=test_b"),
+        (PAIRED, ["train.*", "tst_a.*", "tst_b.*"], {"test": "tst"}, r"choose one: test=tst_a or test=tst_b"),
+        (RUNNING, ["a.txt"], {"train": "a", "valid": "e"}, (
+            r"valid=e: .* has no file of that name; it contains a\.txt$"
+        )),
+        (PAIRED, ["train.*"], {"test": "other"}, r"test=other: .* has no file of that name; it contains train$"),
+        (RUNNING, ["a.pdf"], {}, r"has no text, such as train\.txt; it contains no \.txt, \.tokens, \.raw file$"),
+        (LABELLED, ["train.txt"], {}, r"has no texts, such as train\.tsv; it contains no \.tsv, \.csv, \.jsonl file$"),
+        (LABELLED, ["imdb.tar.xz"], {}, r"it contains imdb\.tar\.xz, which must be unpacked first$"),
+        (PAIRED, ["train.de", "a.fr"], {}, (
+            r"has no pairs, such as train\.de and train\.en, or train\.tsv; it contains a\.fr, train\.de\. For "
+            r"other languages: source=LANGUAGE target=LANGUAGE$"
+        )),
     ],
 )  # fmt: skip
 def test_what_cannot_be_guessed(make, write, columns, names, stems, message):
@@ -209,7 +213,7 @@ def test_paths_that_cannot_be_used(make, columns, name, message):
 def test_one_side_of_a_pair(write):
     path = write({"alone.de": "x"})
     with pytest.raises(
-        DataError, match=r"alone\.de has no other side: .* ends in \.de and one in \.en, or from one \.tsv"
+        DataError, match=r"alone\.de has no counterpart: .* ends in \.de and one in \.en, or from one \.tsv"
     ):
         find([path / "alone.de"], PAIRED, {})
 

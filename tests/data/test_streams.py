@@ -19,7 +19,7 @@ def test_windows_join_up_to_contiguous_streams(size, batch_size, length):
 
 
 def test_too_short_a_text_says_what_is_needed():
-    with pytest.raises(ValueError, match="a sequence of 4 cannot be cut into 4 streams; at least 5 are needed"):
+    with pytest.raises(ValueError, match="a sequence of 4 cannot be split into 4 streams; at least 5 are needed"):
         Streams(torch.arange(4), batch_size=4, length=2)
 
 
@@ -99,7 +99,7 @@ def test_one_stream_is_exact():
 @pytest.mark.parametrize(
     ("size", "arguments", "message"),
     [
-        (1, {}, "a text of 1 has nothing to predict; at least 2 are needed"),
+        (1, {}, "a text of 1 is too short; at least 2 are needed"),
         (9, {"context": -1}, "context must be at least 0, got -1"),
         (9, {"batch_size": 0}, "EvaluationStreams: batch_size must be at least 1, got 0"),
     ],

@@ -40,10 +40,10 @@ ERRORS = {
     ),
     "a character cut off by the end": (b"one\n\xe2\x82", r":2: byte 1 of the line \(0xe2\) is not UTF-8"),
     "a surrogate": (b"a\xed\xa0\x80", r":1: byte 2 of the line \(0xed\) is not UTF-8"),
-    "gzip cut short": (b"\x1f\x8b\x08\x00\x00\x00", r":1: a gzip archive that is damaged: .*\. Copy it again"),
+    "gzip cut short": (b"\x1f\x8b\x08\x00\x00\x00", r":1: a damaged gzip archive: .*\. Copy it again"),
     "gzip of bad UTF-8": (gzip.compress(b"one\ntw\xff\n"), r":2: byte 3 of the line \(0xff\) is not UTF-8"),
-    "zip": (b"PK\x03\x04\x14\0", r":1: this is no text but a zip archive or an office document. Unpack it, or save"),
-    "PDF": (b"%PDF-1.7\n", r":1: this is no text but a PDF document. Save it as plain text"),
+    "zip": (b"PK\x03\x04\x14\0", r":1: this is not text but a zip archive or an office document. Unpack it, or save"),
+    "PDF": (b"%PDF-1.7\n", r":1: this is not text but a PDF document. Save it as plain text"),
     "NUL": (b"one\ntwo\nth\0ree\n", r":3: byte 3 of the line is NUL. Plain text has none: .*UTF-16"),
     "NUL before bad UTF-8": (b"\0\xff", r":1: byte 1 of the line is NUL"),
     "bad UTF-8 before NUL": (b"\xff\0", r":1: byte 1 of the line \(0xff\)"),
@@ -69,7 +69,7 @@ def test_guarantee_text_as_it_comes_right_lines(case, tmp_path, any_block):
 
 
 def test_packed_standard_input_is_not_unpacked():
-    with pytest.raises(TextError, match="no text but a gzip archive"):
+    with pytest.raises(TextError, match="a gzip archive, not text"):
         list(read_lines(io.BytesIO(gzip.compress(b"one"))))
 
 

@@ -56,12 +56,12 @@ def test_text(case, text):
 
 
 BAD = {
-    "empty": ("", 1, "no word vectors in it. Was it copied whole"),
-    "a header alone": ("2 3\n", 1, "no word vectors in it"),
+    "empty": ("", 1, "contains no word vectors. Is the file complete"),
+    "a header alone": ("2 3\n", 1, "contains no word vectors"),
     "too few numbers": ("the 1 2 3\nother 1 2\n", 2, "expected a word and 3 numbers, .* got 2 after 'other'"),
     "too many numbers": ("the 1 2 3\nother 1 2 3 4\n", 2, "expected a word and 3 numbers, .* got 4 after 'other'"),
     "less than the header says": ("1 3\nthe 1 2\n", 2, "expected a word and 3 numbers, .* got 2 after 'the'"),
-    "words alone": ("the\ngood\n", 1, "expected a word and its numbers with a space between them, got a single word"),
+    "words alone": ("the\ngood\n", 1, "expected a word and its numbers, separated by spaces, got a single word"),
     "running text": ("It was the best\n", 1, "'was' is not a number"),
     "not a number": ("the 1 2\ngood 1 x\n", 2, "'x' is not a number"),
     "two spaces": ("the 1 2\ngood  1 2\n", 2, "expected a word|'' is not a number"),
@@ -89,14 +89,16 @@ def test_the_first_of_two_vectors_holds(text):
     table = read_vectors(file, WANTED)
     assert rows(table) == {"good": [1.0, 2.0], "bad": [1.0, 2.0]}
     assert table.notes == [
-        f"{file}:3: 'good' is there a second time, and 1 more; the first vector of a word holds",
+        f"{file}:3: 'good' occurs a second time, and 1 more; the first vector of a word is used",
     ]
     assert (table.words, table.cased) == (7, 1)
 
 
 def test_a_file_cut_short_at_a_line(text):
     file = text("5 2\ngood 1 2\n")
-    assert read_vectors(file, WANTED).notes == [f"{file}:1: promises 5 words, there are 1. Was it cut short?"]
+    assert read_vectors(file, WANTED).notes == [
+        f"{file}:1: the header says 5 words, but there are 1. Is the file complete?"
+    ]
 
 
 def test_text_is_not_held(text):
@@ -122,7 +124,7 @@ def test_arrays(arrays):
 def test_arrays_with_a_word_twice(arrays):
     file = arrays("good\nbad\ngood")
     assert read_vectors(file, WANTED).notes == [
-        f"{file}: row 2: 'good' is there a second time; the first vector of a word holds"
+        f"{file}: row 2: 'good' occurs a second time; the first vector of a word is used"
     ]
 
 
@@ -136,7 +138,7 @@ def test_arrays_with_a_word_twice(arrays):
         ({"vectors": [1, 2, 3]}, r"vectors must be real numbers, \(N, D\), got float16 of shape \(3,\)"),
         ({"dtype": np.int64}, r"vectors must be real numbers, \(N, D\), got int64 of shape \(3, 2\)"),
         ({"dtype": object}, r"not a \.npz of plain numbers \(Object arrays cannot be loaded"),
-        ({"vectors": [[1, 2], [np.nan, 4], [5, 6]]}, "row 1: the vector of 'bad' has a number that is not finite"),
+        ({"vectors": [[1, 2], [np.nan, 4], [5, 6]]}, "row 1: the vector of 'bad' contains a number that is not finite"),
     ],
 )
 def test_arrays_that_are_no_vectors(arrays, arguments, message):
@@ -165,7 +167,7 @@ def test_arrays_cut_short(arrays, share):
     data = file.read_bytes()
     file.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(
-        ValueError, match=r"vectors\.npz: not a \.npz of plain numbers .* Was it copied whole\?"
+        ValueError, match=r"vectors\.npz: not a \.npz of plain numbers .* Is the file complete\?"
     ) as caught:
         read_vectors(file, WANTED)
     assert "\n" not in str(caught.value)

@@ -48,19 +48,19 @@ def test_a_corpus_with_its_own_unknown_word_gets_no_second_one():
 def test_max_size_counts_the_specials():
     vocabulary = Vocabulary.from_text("a a a b b c\n", "word", max_size=4)
     assert set(vocabulary.tokens) == {"a", "b", "<eos>", "<unk>"}
-    with pytest.raises(ValueError, match=r"a vocabulary of 2 has no room .* it must hold at least 3"):
+    with pytest.raises(ValueError, match=r"a vocabulary of 2 has no room .* it must have at least 3"):
         Vocabulary.from_text("a\n", "word", max_size=2)
 
 
 def test_without_an_unknown_token_an_unknown_word_is_an_error():
     vocabulary = Vocabulary("word", ["a", "<eos>"], {"end": "<eos>"})
     with pytest.raises(
-        ValueError, match="'b' is not among the 2 tokens of the vocabulary, and none stands for unknown"
+        ValueError, match="'b' is not one of the 2 tokens of the vocabulary, which has no unknown token"
     ):
         vocabulary.encode("a b a\n")
-    with pytest.raises(ValueError, match="'b' is not among the 1 tokens"):
+    with pytest.raises(ValueError, match="'b' is not one of the 1 tokens"):
         Vocabulary("character", ["a"]).encode("ab")
-    with pytest.raises(ValueError, match="leaves tokens out needs a special token for unknown ones"):
+    with pytest.raises(ValueError, match="leaves tokens out needs an unknown token"):
         Vocabulary.from_counts({"a": 2, "b": 1}, "word", {}, min_count=2)
 
 
@@ -88,9 +88,7 @@ def test_built_of_texts_within_limits():
     rare = Vocabulary.build(["good good", "film"], **build, min_count=2)
     assert rare.tokens == ("good", "<unk>", "<pad>")
     assert Vocabulary.build(["good good", "<unk>"], **build | {"tokeniser": None}, min_count=None).tokens[0] == "good"
-    assert notes == [
-        "vocabulary: 1 of 2 words are too rare for it; they, 33.3% of the training text, are read as <unk>"
-    ]
+    assert notes == ["vocabulary: 1 of 2 words, 33.3% of the training text, are too rare and are read as <unk>"]
 
 
 @pytest.mark.parametrize("kind", ["word", "character"])
@@ -181,7 +179,7 @@ def test_equal_vocabularies():
     [
         (("letter", ["a"]), "\"kind\" must be one of word, character, got 'letter'"),
         (("word", []), '"tokens" is empty'),
-        (("word", ["a", "b", "a"]), "\"tokens\" holds 'a' twice, as number 0 and 2"),
+        (("word", ["a", "b", "a"]), "\"tokens\" contains 'a' twice, as number 0 and 2"),
         (("word", ["a b"]), "\"tokens\" number 0 must be a word without white space, got 'a b'"),
         (("word", ["a", ""]), "\"tokens\" number 1 must be a word without white space, got ''"),
         (("character", ["a", "bc"]), "\"tokens\" number 1 must be one character, got 'bc'"),
@@ -225,7 +223,7 @@ def test_through_a_file_and_a_file_cut_short(tmp_path):
     file.write_text(vocabulary.to_json(), encoding="utf-8")
     assert Vocabulary.read(file) == vocabulary
     file.write_text(json.dumps(FILE)[:-9], encoding="utf-8")
-    with pytest.raises(ValueError, match=r"vocabulary\.json: not sound JSON: ") as caught:
+    with pytest.raises(ValueError, match=r"vocabulary\.json: invalid JSON: ") as caught:
         Vocabulary.read(file)
     assert str(caught.value).startswith(str(file))
 
@@ -246,22 +244,22 @@ def test_any_other_value_is_one_line_that_names_the_key(key, value):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "here: not sound JSON: "),
-        ("[]", r"here: must hold one JSON object, got \[\]"),
-        ("[" * 100_000, "here: not sound JSON: "),
-        ("1" * 100_000, "here: not sound JSON: "),
+        ("", "here: invalid JSON: "),
+        ("[]", r"here: must be one JSON object, got \[\]"),
+        ("[" * 100_000, "here: invalid JSON: "),
+        ("1" * 100_000, "here: invalid JSON: "),
         *(
             (json.dumps({name: value for name, value in FILE.items() if name != key}), f"^here: {key}: missing$")
             for key in FILE
         ),
-        (json.dumps({**FILE, "words": []}), "here: words: no such key; there are format, kind, "),
-        (json.dumps({**FILE, "format": 2}), 'here: "format" must be 1, got 2. Was it written by a later release?'),
+        (json.dumps({**FILE, "words": []}), "here: words: no such key; the keys are format, kind, "),
+        (json.dumps({**FILE, "format": 2}), 'here: "format" must be 1, got 2. Was it written by a newer version?'),
         (
             json.dumps({**FILE, "tokeniser": "bpe"}),
             'here: "tokeniser" of this kind must be "whitespace" or "review", got \'bpe\'',
         ),
-        (json.dumps({**FILE, "tokens": ["a", "a"]}), "here: \"tokens\" holds 'a' twice, as number 0 and 1"),
-        (json.dumps({**FILE, "tokens": ["a" * 10_000_000] * 2}), 'here: "tokens" holds \'aaa'),
+        (json.dumps({**FILE, "tokens": ["a", "a"]}), "here: \"tokens\" contains 'a' twice, as number 0 and 1"),
+        (json.dumps({**FILE, "tokens": ["a" * 10_000_000] * 2}), 'here: "tokens" contains \'aaa'),
     ],
 )
 def test_malformed_files(text, message):

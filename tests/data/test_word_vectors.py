@@ -27,8 +27,8 @@ def test_an_uncased_file_is_asked_in_lower_case(file):
     assert found.distinct == 4 / 5
     assert found.running == pytest.approx(8 / 10)
     assert found.notes == [
-        f"vectors: 4 of 5 words (80.0%), 80.0% of the running text, have one of 2 numbers in {path}, "
-        f"looked up in lower case; the others start at random"
+        f"vectors: 4 of 5 words (80.0%), 80.0% of the running text, have a vector of 2 dimensions in {path}, looked "
+        "up in lower case; the others are initialised at random"
     ]
 
 
@@ -39,7 +39,9 @@ def test_a_cased_file_is_asked_as_the_words_are(file):
     assert found.found.tolist() == [True, True, False, False, False, False, False]
     assert found.vectors[:2].tolist() == [[3, 4], [1, 2]]
     assert found.running is None
-    assert found.notes == [f"vectors: 2 of 5 words (40.0%) have one of 2 numbers in {path}; the others start at random"]
+    assert found.notes == [
+        f"vectors: 2 of 5 words (40.0%) have a vector of 2 dimensions in {path}; the others are initialised at random"
+    ]
 
 
 def test_a_few_names_do_not_make_a_file_cased(file):
@@ -77,16 +79,16 @@ def test_the_wrong_dimension(file):
     path = file("the 1 2\n")
     assert load(path, VOCABULARY, dimension=2).vectors.shape == (7, 2)
     with pytest.raises(
-        ValueError, match=r"vectors\.txt: its vectors have 2 numbers, the model wants 300\. Another file"
+        ValueError, match=r"vectors\.txt: its vectors have 2 dimensions, but the model needs 300\. Use another file"
     ):
         load(path, VOCABULARY, dimension=300)
 
 
 def test_no_word_in_common(file):
-    with pytest.raises(ValueError, match=r"vectors\.txt: none of its 1 words is one of the 5 of the texts"):
+    with pytest.raises(ValueError, match=r"vectors\.txt: none of its 1 words occurs among the 5 words of the texts"):
         load(file("other 1 2\n"), VOCABULARY)
 
 
 def test_notes_on_the_file_come_along(file):
     path = file("the 1 2\nthe 3 4\n")
-    assert load(path, VOCABULARY).notes[1].startswith(f"{path}:2: 'the' is there a second time")
+    assert load(path, VOCABULARY).notes[1].startswith(f"{path}:2: 'the' occurs a second time")

@@ -1,4 +1,4 @@
-"""The examples run as they are printed, with small settings, and say what they promise."""
+"""Every example runs with small settings and prints what it should."""
 
 import runpy
 import sys
@@ -8,11 +8,14 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SETTINGS = {
-    "swap_lstm.py": (["--steps", "20"], ["LSTM", "QRNN", "right after 20 steps"]),
+    "swap_lstm.py": (["--steps", "20"], ["LSTM", "QRNN", "after 20 steps"]),
     "streaming.py": (["--length", "30"], ["in 30 steps: largest difference"]),
-    "denoise_stream.py": (["--steps", "10", "--seconds", "1"], ["dB after", "the same as the whole, real-time factor"]),
+    "denoise_stream.py": (
+        ["--steps", "10", "--seconds", "1"],
+        ["dB after", "same output as the whole sequence, real-time factor"],
+    ),
     "forecast.py": (["--steps", "2"], ["LSTM", "QRNN", "a week ago"]),
-    "word_language_model.py": (["--epochs", "1", "--words", "3000"], ["QRNN, epoch 1: perplexity"]),
+    "word_language_model.py": (["--epochs", "1", "--words", "3000"], ["QRNN, epoch 1: validation perplexity"]),
     "packed_sequences.py": (["--count", "40", "--hidden", "8"], ["padded, sorted by length", "packed into one row"]),
     "variable_lengths.py": (["--hidden", "5"], ["output (11, 3, 10)", "all the same"]),
 }

@@ -113,7 +113,7 @@ def test_the_command_makes_a_run(tmp_path):
     assert torch.equal(pipeline.model(ids)[0], quasirnn.convert(state)(ids)[0])
     assert pipeline.score("word0 word1\n").tokens == 3
     assert here("generate", tmp_path / "run", "--length", "5", "--seed", "1").code == 0
-    assert "is there already" in here(*typed).mistake
+    assert "already exists" in here(*typed).mistake
 
 
 def test_vocabularies_of_fastai_are_filled_up(tmp_path):
@@ -161,7 +161,7 @@ def test_other_state_dicts_are_refused(state, options, message):
 
 def test_files_that_are_programs_or_nothing_are_refused(tmp_path):
     torch.save(QRNN(2, 2), tmp_path / "whole.pt")
-    with pytest.raises(UserError, match="a program and is not run"):
+    with pytest.raises(UserError, match="which can run code"):
         quasirnn.convert(tmp_path / "whole.pt")
     (tmp_path / "text.pt").write_text("no tensors")
     with pytest.raises(UserError, match="more than tensors"):

@@ -75,7 +75,7 @@ def test_padding_on_either_side_has_no_effect(model, prompts):
         alone = model(row[None]).logits[0]
         torch.testing.assert_close(logits[n, 7 - len(row) :], alone)
         torch.testing.assert_close(model(right, attention_mask=right_mask).logits[n, : len(row)], alone)
-    with pytest.raises(ValueError, match="must stand together"):
+    with pytest.raises(ValueError, match="must be contiguous"):
         model(ids, attention_mask=torch.tensor([[1, 0, 1, 1, 1, 1, 1]] * 3))
 
 

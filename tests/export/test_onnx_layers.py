@@ -163,7 +163,7 @@ def test_int8_by_onnxruntime(tmp_path):
         (QRNN(2, 2, bidirectional=True), {"step": True}, "causal network of one direction"),
         (QRNN(2, 2), {"step": True, "lengths": True}, "no lengths"),
         (quantize(QRNN(2, 2)), {}, "int8 copy"),
-        (LanguageModel(5, hidden_size=2, document_start=0), {}, "where a document starts"),
+        (LanguageModel(5, hidden_size=2, document_start=0), {}, "at the start of a document"),
         (torch.nn.LSTM(2, 2), {}, "LSTM has no ONNX form here"),
         (torch.nn.LSTM(2, 2), {"lengths": True}, "is for a QRNN"),
     ],

@@ -147,7 +147,7 @@ def test_int8_by_onnxruntime(name, tmp_path):
     [
         (["sentiment-qrnn"], "--onnx FILE"),
         (["sentiment-qrnn", "--onnx", "model.onnx", "--step"], "has no step"),
-        (["translation-lstm", "--onnx", "model.onnx"], "this translator has LSTMs, which have no ONNX form here"),
+        (["translation-lstm", "--onnx", "model.onnx"], "translators with LSTMs cannot be exported to ONNX"),
         (["no-run", "--onnx", "model.onnx"], "no-run"),
     ],
 )

@@ -152,7 +152,7 @@ def test_the_hashes_name_files_of_the_same_folder_only(folder):
         ('{"../../etc/passwd": "0"}', "passwd: no such file."),
         ('{"": "0"}', "model.safetensors: damaged or changed"),
         ('{"tensors": 0}', "model.safetensors: damaged or changed"),
-        ("[", "model.safetensors: its hashes are not sound JSON"),
+        ("[", "model.safetensors: its hashes are invalid JSON"),
     ):
         (folder / "model.safetensors").write_bytes(tensor_bytes(tensors, {"quasirnn": hashes}))
         assert refusal(folder).startswith(message)
@@ -164,7 +164,7 @@ def test_weights_without_hashes_are_loaded_with_a_note(folder, caplog):
     assert not caplog.messages
     Small.from_pretrained(folder)
     assert [message.partition(": ")[2] for message in caplog.messages] == [
-        "has no sha256, as an older version wrote it: damage would not be noticed."
+        "has no sha256, because an older version wrote it: damage would not be detected."
     ]
 
 
@@ -252,28 +252,31 @@ MALFORMED = {
     "no config": (lambda folder: (folder / "config.json").unlink(), "config.json: no such file. Copy the folder again"),
     "folder for config": (replace_by_folder("config.json"), "config.json: not a file."),
     "pipe for config": (replace_by_pipe("config.json"), "config.json: not a file."),
-    "truncated config": (config_text('{"format": 1, "mod'), "config.json: not sound JSON: Unterminated string"),
-    "empty config": (config_text(""), "config.json: not sound JSON: Expecting value"),
+    "truncated config": (config_text('{"format": 1, "mod'), "config.json: invalid JSON: Unterminated string"),
+    "empty config": (config_text(""), "config.json: invalid JSON: Expecting value"),
     "not UTF-8": (config_text(b'{"format": "\xff"}'), "config.json: not UTF-8: byte 12 is 0xff."),
-    "list": (config_text("[1, 2]"), "config.json: must hold one JSON object, got [1, 2]."),
-    "deep": (config_text("[" * 100_000), "config.json: not sound JSON: maximum recursion depth exceeded"),
+    "list": (config_text("[1, 2]"), "config.json: must be one JSON object, got [1, 2]."),
+    "deep": (config_text("[" * 100_000), "config.json: invalid JSON: maximum recursion depth exceeded"),
     "rather deep": (
         changed(size=json.loads("[" * 300 + "]" * 300)),
-        "config.json: not sound JSON: nested too deep. Copy the folder again",
+        "config.json: invalid JSON: nested too deep. Copy the folder again",
     ),
-    "huge number": (config_text('{"format": ' + "9" * 9999 + "}"), "config.json: not sound JSON: Exceeds the limit"),
-    "NaN": (config_text('{"format": NaN}'), "config.json: not sound JSON: NaN is no number."),
-    "twice": (config_text('{"format": 1, "format": 1}'), "config.json: not sound JSON: 'format' is there twice."),
+    "huge number": (config_text('{"format": ' + "9" * 9999 + "}"), "config.json: invalid JSON: Exceeds the limit"),
+    "NaN": (config_text('{"format": NaN}'), "config.json: invalid JSON: NaN is no number."),
+    "twice": (config_text('{"format": 1, "format": 1}'), "config.json: invalid JSON: 'format' is there twice."),
     "twice among many": (
         config_text(json.dumps({str(n): 0 for n in range(80_000)})[:-1] + ', "79999": 0}'),
-        "config.json: not sound JSON: '79999' is there twice.",
+        "config.json: invalid JSON: '79999' is there twice.",
     ),
     "large": (config_text(" " * 2**20 + "{}"), "config.json: has 1,048,578 bytes, more than 1,048,576."),
     "no format": (without("format"), 'config.json: "format" must be 1, got None.'),
     "new format": (changed(format=2), 'config.json: "format" must be 1, got 2. Was it written by a newer version?'),
     "true format": (changed(format=True), 'config.json: "format" must be 1, got True.'),
     "no model": (changed(model=["Small"]), "config.json: \"model\" must name a class, got ['Small']."),
-    "other model": (changed(model="Other"), "config.json: holds a 'Other', not a 'Small'. Load it with its own class."),
+    "other model": (
+        changed(model="Other"),
+        "config.json: contains a 'Other', not a 'Small'. Load it with its own class.",
+    ),
     "unknown key": (changed(sizes=3), "config.json: Small has no 'sizes'."),
     "missing key": (without("size"), "config.json: size missing."),
     "text": (changed(size="4"), "config.json: size must be an integer, got '4'."),
@@ -353,7 +356,7 @@ def test_guarantee_model_files_run_no_code_missing_folder(tmp_path):
 
 
 def test_guarantee_model_files_run_no_code_model_of_another_class(folder):
-    assert "holds a 'Small', not a 'Other'" in refusal(folder, Other)
+    assert "contains a 'Small', not a 'Other'" in refusal(folder, Other)
 
 
 @pytest.mark.parametrize("name", FILES)

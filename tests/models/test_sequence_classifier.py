@@ -318,8 +318,8 @@ def test_wrong_arguments(arguments, message):
     [
         ([4, 9, 0, 6], "every length must be at least 1, got 0"),
         ([4, 9, -1, 6], "every length must be at least 1, got -1"),
-        ([4, 10, 1, 6], "a length of 10 is more than the T = 9 time steps there are"),
-        ([4, 9, 1], r"one length for each of the B = 4 rows, got shape \(3,\)"),
+        ([4, 10, 1, 6], "a length of 10 is more than the number of time steps, T = 9"),
+        ([4, 9, 1], r"one entry for each of the B = 4 rows, got shape \(3,\)"),
     ],
 )
 def test_guarantee_never_crashes_on_wrong_lengths(cell, lengths, message):

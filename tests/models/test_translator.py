@@ -536,7 +536,7 @@ def test_wrong_inputs(either):
         ((source[:, 0], source_lengths, target_in, target_lengths), r"got \(9,\) and \(7, 4\)"),
         ((source, source_lengths + 1, target_in, target_lengths), "Translator, source: a length of 10 is more than"),
         ((source, source_lengths, target_in, target_lengths - 1), "Translator, target: every length must be at least"),
-        ((source, source_lengths[:2], target_in, target_lengths), "Translator, source: lengths must hold one length"),
+        ((source, source_lengths[:2], target_in, target_lengths), "Translator, source: lengths must have one entry"),
         ((*batch, batch.labels[1:]), r"labels must have the shape of target_in, \(T, B\) = \(7, 4\), got \(6, 4\)"),
     ]
     for inputs, message in wrong:

@@ -74,15 +74,15 @@ BUILDING = {
     "zoneout above 1": (
         build(zoneout=1.5),
         ValueError,
-        "QRNN: zoneout is a probability and must lie in [0, 1], got 1.5.",
+        "QRNN: zoneout is a probability and must be in [0, 1], got 1.5.",
     ),
-    "zoneout below 0": (build(zoneout=-0.1), ValueError, "zoneout is a probability and must lie in [0, 1], got -0.1."),
-    "zoneout is not a number": (build(zoneout=float("nan")), ValueError, "must lie in [0, 1], got nan."),
+    "zoneout below 0": (build(zoneout=-0.1), ValueError, "zoneout is a probability and must be in [0, 1], got -0.1."),
+    "zoneout is not a number": (build(zoneout=float("nan")), ValueError, "must be in [0, 1], got nan."),
     "zoneout as text": (build(zoneout="0.1"), TypeError, "QRNN: zoneout must be a number in [0, 1], got str."),
     "dropout above 1": (
         build(3, 5, 2, dropout=2),
         ValueError,
-        "QRNN: dropout is a probability and must lie in [0, 1], got 2.",
+        "QRNN: dropout is a probability and must be in [0, 1], got 2.",
     ),
     "dropout as truth": (
         build(3, 5, 2, dropout=True),
@@ -188,7 +188,7 @@ CALLING = {
     "a length too long": (
         call(lengths=[6, 7, 1, 1]),
         ValueError,
-        "QRNN: a length of 7 is more than the T = 6 time steps there are.",
+        "QRNN: a length of 7 is more than the number of time steps, T = 6.",
     ),
     "lengths with fractions": (
         call(lengths=[6.0, 2.0, 1.0, 1.0]),
@@ -199,9 +199,9 @@ CALLING = {
     "a length too few": (
         call(lengths=[6, 2, 1]),
         ValueError,
-        "QRNN: lengths must hold one length for each of the B = 4 rows, got shape (3,).",
+        "QRNN: lengths must have one entry for each of the B = 4 rows, got shape (3,).",
     ),
-    "one length for all": (call(lengths=6), ValueError, "one length for each of the B = 4 rows, got shape ()."),
+    "one length for all": (call(lengths=6), ValueError, "one entry for each of the B = 4 rows, got shape ()."),
     "nested lengths": (call(lengths=[[6, 2, 1, 1]]), ValueError, "for each of the B = 4 rows, got shape (1, 4)."),
     "ragged lengths": (
         call(lengths=[[6], [2, 1]]),
@@ -272,7 +272,7 @@ CALLING = {
     "packed, and lengths": (
         call(pack_sequence([zeros(6, 3), zeros(2, 3)]), lengths=[6, 2]),
         ValueError,
-        "QRNN: a PackedSequence carries its lengths; leave lengths=, starts= and cu_seqlens= out.",
+        "QRNN: a PackedSequence has its own lengths; leave lengths=, starts= and cu_seqlens= out.",
     ),
     "packed, other features": (
         call(pack_sequence([zeros(6, 2)])),
@@ -338,14 +338,18 @@ CALLING = {
     "layer: a context read backwards": (
         call_layer(None, LayerState(zeros(4, 5), zeros(4, 1, 3)), layer={"reverse": True}),
         ValueError,
-        "a context goes with a causal layer that reads forwards only.",
+        "only a causal layer in the forward direction has a context.",
     ),
     "layer: an extra bias of another batch": (
         call_layer(None, extra_bias=zeros(1, 15)),
         ValueError,
         "QRNNLayer: extra_bias must have shape (B, gates * H) = (4, 15), got (1, 15).",
     ),
-    "layer: lengths": (call_layer(lengths=[6, 6, 6, 9]), ValueError, "a length of 9 is more than the T = 6 time steps"),
+    "layer: lengths": (
+        call_layer(lengths=[6, 6, 6, 9]),
+        ValueError,
+        ("a length of 9 is more than the number of time steps, T = 6"),
+    ),
 }
 
 

@@ -99,7 +99,7 @@ def test_compiled_with_starts():
     ("arguments", "message"),
     [
         ({"starts": torch.zeros(2, 5).bool()}, r"QRNN: starts must have shape \(T, B\) = \(5, 2\), got \(2, 5\)"),
-        ({"cu_seqlens": [0, 5]}, "cu_seqlens= goes with one row"),
+        ({"cu_seqlens": [0, 5]}, "cu_seqlens= needs a single row"),
         ({"cu_seqlens": [0, 5], "lengths": [5, 5]}, "leave hx, lengths, starts out"),
     ],
 )

@@ -144,7 +144,7 @@ def test_dropout_of_everything_leaves_the_last_layer_its_bias():
 
 
 def test_dropout_of_one_layer_is_said_to_do_nothing():
-    with pytest.warns(UserWarning, match="num_layers = 1 has nothing between"):
+    with pytest.warns(UserWarning, match="no effect with num_layers = 1"):
         QRNN(3, 5, dropout=0.5)
 
 

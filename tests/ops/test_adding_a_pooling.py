@@ -76,7 +76,7 @@ def test_a_variant_with_the_papers_equations_is_the_papers(copies, pooling, opti
 def test_errors(copies):
     with pytest.raises(ValueError, match=r'gates must be "zf", "zfo" or "zfoi", got .zo.'):
         register_pooling("mine", "zo", lambda *_: None)
-    with pytest.raises(ValueError, match='there is a pooling "fo" already'):
+    with pytest.raises(ValueError, match='the pooling "fo" already exists'):
         register_pooling("fo", "zfo", lambda *_: None)
     with pytest.raises(ValueError, match=r'QRNN: pooling must be "f", "fo", "ifo", .*"my ifo", got .mine.'):
         QRNN(3, 4, pooling="mine")

@@ -181,16 +181,20 @@ CALLS = {
     "context backwards": (
         lambda: layer(context=gate(B, K - 1, D), reverse=True),
         ValueError,
-        "qrnn_layer: a context goes with a causal layer that reads forwards only",
+        "qrnn_layer: only a causal layer in the forward direction has a context",
     ),
-    "context and look-ahead": (lambda: layer(context=gate(B, 1, D), look_ahead=1), ValueError, "a context goes with a"),
+    "context and look-ahead": (
+        lambda: layer(context=gate(B, 1, D), look_ahead=1),
+        ValueError,
+        "only a causal layer in the forward",
+    ),
     # Settings.
     "look-ahead beyond the window": (
         lambda: layer(look_ahead=K),
         ValueError,
-        "qrnn_layer: look_ahead must lie in 0 .. k - 1 = 1, got 2.",
+        "qrnn_layer: look_ahead must be in 0 .. k - 1 = 1, got 2.",
     ),
-    "negative look-ahead": (lambda: layer(look_ahead=-1), ValueError, "look_ahead must lie in 0 .. k - 1 = 1, got -1."),
+    "negative look-ahead": (lambda: layer(look_ahead=-1), ValueError, "look_ahead must be in 0 .. k - 1 = 1, got -1."),
     "fractional look-ahead": (
         lambda: layer(look_ahead=0.5),
         TypeError,
@@ -209,14 +213,14 @@ CALLS = {
     "zoneout above 1": (
         lambda: fused(zoneout=1.5, seed=torch.tensor(1)),
         ValueError,
-        "fused_pool: zoneout is a probability and must lie in [0, 1], got 1.5.",
+        "fused_pool: zoneout is a probability and must be in [0, 1], got 1.5.",
     ),
     "negative zoneout": (
         lambda: layer(zoneout=-0.1),
         ValueError,
-        "qrnn_layer: zoneout is a probability and must lie in",
+        "qrnn_layer: zoneout is a probability and must be in",
     ),
-    "zoneout of NaN": (lambda: fused(zoneout=float("nan")), ValueError, "must lie in [0, 1], got nan."),
+    "zoneout of NaN": (lambda: fused(zoneout=float("nan")), ValueError, "must be in [0, 1], got nan."),
     "zoneout as a word": (lambda: fused(zoneout="0.1"), TypeError, "zoneout must be a number in [0, 1], got str."),
     "zoneout as a switch": (lambda: layer(zoneout=True), TypeError, "zoneout must be a number in [0, 1], got bool."),
     "seed as a number": (lambda: layer(zoneout=0.1, seed=1), TypeError, "qrnn_layer: seed must be a tensor, got int."),
@@ -246,9 +250,9 @@ CALLS = {
     "too few lengths": (
         with_lengths([1, 2, 3]),
         ValueError,
-        "fo_pool: lengths must hold one length for each of the B = 4 rows, got shape (3,).",
+        "fo_pool: lengths must have one entry for each of the B = 4 rows, got shape (3,).",
     ),
-    "one length for all": (with_lengths(3), ValueError, "one length for each of the B = 4 rows, got shape ()."),
+    "one length for all": (with_lengths(3), ValueError, "one entry for each of the B = 4 rows, got shape ()."),
     "zero length": (
         with_lengths([7, 0, 1, 1]),
         ValueError,
@@ -262,12 +266,12 @@ CALLS = {
     "too long": (
         with_lengths([8, 1, 1, 1]),
         ValueError,
-        "fo_pool: a length of 8 is more than the T = 7 time steps there are.",
+        "fo_pool: a length of 8 is more than the number of time steps, T = 7.",
     ),
     "too long for a layer": (
         lambda: layer(lengths=[9] * B),
         ValueError,
-        "qrnn_layer: a length of 9 is more than the T = 7",
+        "qrnn_layer: a length of 9 is more than the number of time steps, T = 7",
     ),
     "lengths on meta": (
         with_lengths(torch.ones(B, device="meta").long()),

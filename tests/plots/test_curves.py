@@ -107,7 +107,7 @@ def test_what_is_not_finite_is_left_out(tmp_path):
     curve = Curve("run", np.arange(1, 5), np.array([np.nan, 90.0, np.inf, -1.0]))
     learning_curves(tmp_path / "a.svg", [curve], figure="perplexity", logarithmic=True)
     assert "run: 90.00 at epoch 2" in words(tmp_path / "a.svg")
-    with pytest.raises(ValueError, match="nothing to draw, there is no finite perplexity"):
+    with pytest.raises(ValueError, match="nothing to plot, there is no finite perplexity"):
         learning_curves(tmp_path / "b.svg", [Curve("run", np.arange(2), np.full(2, np.nan))], figure="perplexity")
 
 

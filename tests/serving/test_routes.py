@@ -341,7 +341,7 @@ def test_a_name_in_the_address_of_its_card(models):
         (b"a" * 65_537, "has 65,537 bytes, more than 65,536"),
         (b"a\xff", "not UTF-8"),
         (None, "not a file"),
-        ("", "a link"),
+        ("", "a symbolic link"),
     ],
 )
 def test_a_card_that_is_not_shown(tmp_path, caplog, content, why):

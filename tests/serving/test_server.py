@@ -112,7 +112,7 @@ def test_a_uvicorn_that_is_not_known_serves_without_private_parts(models, monkey
     monkeypatch.setitem(sys.modules, "quasirnn.serving.connection", None)  # an import of it fails
     monkeypatch.setattr(limits, "CONNECTIONS", 3)
     with serving(*models.loaded) as running:
-        assert "is not known, but 0.1 to 0.2: clients" in caplog.text
+        assert "is not supported, only 0.1 to 0.2: slow clients" in caplog.text
         assert running.post("/classify", {"texts": ["a film"]}).status_code == 200
         assert events(running.post("/generate", {"length": 3, "seed": 1}).text)[-1][0] == "end"
         assert running.post("/classify", b" " * (limits.BODY_BYTES + 1)).status_code == 413

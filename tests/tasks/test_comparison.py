@@ -71,19 +71,17 @@ def test_parameters_are_counted_without_weights(tmp_path):
 
 def test_saved_figures_of_the_same_corpus_are_shown(tmp_path):
     runs = [made(tmp_path / name, seed=seed) for seed, name in enumerate(("a", "b"))]
-    assert comparison.notes(rows_of(*runs)) == [
-        "no run has figures on test; `quasirnn evaluate RUN --save` records them."
-    ]
+    assert comparison.notes(rows_of(*runs)) == ["no run has test results; `quasirnn evaluate RUN --save` records them."]
     (runs[0].path / comparison.TEST).write_text(json.dumps({"corpus": "mine", "split": "test", "perplexity": 80.0}))
     (runs[1].path / comparison.TEST).write_text(json.dumps({"corpus": "other", "split": "test", "perplexity": 1.0}))
     (row,) = rows_of(*runs)
     assert row.values("test perplexity") == [80.0]
-    assert comparison.notes([row])[0].startswith("b: without figures on test")
+    assert comparison.notes([row])[0].startswith("b: no test results")
 
 
 def test_seeds_that_hold_out_other_rows_are_pointed_out(tmp_path):
     (row,) = rows_of(made(tmp_path / "a", seed=1), made(tmp_path / "b", seed=2, sha256="b"))
-    assert "every seed has other rows held out" in comparison.notes([row])[0]
+    assert "every seed holds out different rows" in comparison.notes([row])[0]
 
 
 def test_a_run_without_validation_has_no_figures(tmp_path):
@@ -95,7 +93,7 @@ def test_a_run_without_validation_has_no_figures(tmp_path):
 def test_tasks_are_not_mixed(tmp_path):
     runs = recorded(tmp_path / "a", LANGUAGE_MODEL), recorded(tmp_path / "b", SENTIMENT, "sentiment")
     runs[1].config.unlink()
-    with pytest.raises(UserError, match="of different tasks, language-model and sentiment: compare them one task"):
+    with pytest.raises(UserError, match=r"to different tasks, language-model and sentiment\. Compare runs of one task"):
         rows_of(*runs)
 
 

@@ -61,13 +61,13 @@ def test_several_runs_have_what_all_of_them_have(tmp_path, drawn):
     without = [START, validated(10, loss=5.5), validated(20, loss=5.0)]
     assert draw_curves([run, recorded(tmp_path / "loss", without)], tmp_path / "a.png") == "loss"
     other = recorded(tmp_path / "other", [START, validated(10, chrf=40.0)])
-    with pytest.raises(RunError, match=r"no figure in common: .*lm has bits, loss, perplexity; .*other has chrf\."):
+    with pytest.raises(RunError, match=r"no metric in common: .*lm has bits, loss, perplexity; .*other has chrf\."):
         draw_curves([run, other], tmp_path / "a.png")
 
 
 def test_runs_of_different_tasks_are_refused(tmp_path, drawn):
     runs = [recorded(tmp_path / "lm", LANGUAGE_MODEL), recorded(tmp_path / "sentiment", SENTIMENT, "sentiment")]
-    with pytest.raises(RunError, match="the runs are of different tasks, language-model and sentiment: draw them one"):
+    with pytest.raises(RunError, match=r"to different tasks, language-model and sentiment\. Plot runs of one"):
         draw_curves(runs, tmp_path / "a.png")
     assert drawn == []
 
@@ -98,14 +98,14 @@ def test_records_are_read_with_distrust(tmp_path, drawn):
 @pytest.mark.parametrize("steps_per_epoch", [None, 0, -1, "ten", True])
 def test_without_epochs_there_is_no_axis(steps_per_epoch, tmp_path):
     records = [{**START, "steps_per_epoch": steps_per_epoch}, *LANGUAGE_MODEL[1:]]
-    with pytest.raises(RunError, match=r"metrics.jsonl: does not say how many steps make an epoch"):
+    with pytest.raises(RunError, match=r"metrics.jsonl: its first line does not have steps_per_epoch"):
         draw_curves([recorded(tmp_path / "run", records)], tmp_path / "a.png")
 
 
 def test_nothing_to_draw_is_said(tmp_path):
-    with pytest.raises(RunError, match=r"metrics.jsonl: nothing is recorded there yet"):
+    with pytest.raises(RunError, match=r"metrics.jsonl: nothing recorded yet"):
         draw_curves([recorded(tmp_path / "new", [START])], tmp_path / "a.png")
-    with pytest.raises(RunError, match=r"run: has no bleu. It has bits, loss, perplexity\."):
+    with pytest.raises(RunError, match=r"run: has no metric bleu\. It has bits, loss, perplexity\."):
         draw_curves([recorded(tmp_path / "run", LANGUAGE_MODEL)], tmp_path / "a.png", "bleu")
 
 
@@ -117,7 +117,7 @@ def test_the_end_of_a_run_has_its_picture(tmp_path):
 
 def test_the_end_of_a_run_does_not_fail_for_want_of_a_picture(tmp_path, monkeypatch):
     run = recorded(tmp_path / "run", LANGUAGE_MODEL)
-    assert draw_curves_of(recorded(tmp_path / "new", [START])).startswith("No picture of the curves: ")
+    assert draw_curves_of(recorded(tmp_path / "new", [START])).startswith("The learning curves were not plotted: ")
 
     def full(path, *arguments, **options):
         raise OSError(28, "No space left on device", str(path))
@@ -128,4 +128,4 @@ def test_the_end_of_a_run_does_not_fail_for_want_of_a_picture(tmp_path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(frame.importlib.util, "find_spec", lambda name: None)
         note = draw_curves_of(run)
-    assert note == "No picture of the curves: drawing needs matplotlib: pip install 'quasirnn[plot]'"
+    assert note == "The learning curves were not plotted: plotting needs matplotlib: pip install 'quasirnn[plot]'"

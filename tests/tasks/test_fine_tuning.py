@@ -253,8 +253,8 @@ def test_tokens_for_roles_are_those_of_the_source(folder):
         (["dense=false", "lowercase=true"], {}, "2 mistakes: .*dense: .*lowercase: "),
         ([], {"cell": "lstm"}, "--cell: .* has qrnn, not lstm"),
         (["match=parameters"], {}, "match: with --from the sizes are those of its model"),
-        ([], {"options": {"vectors": "file"}}, "--vectors: the model of --from has word vectors of its own"),
-        (["init_from=run"], {}, "init_from: not a KEY; give --from run"),
+        ([], {"options": {"vectors": "file"}}, "--vectors: the model of --from already has word vectors"),
+        (["init_from=run"], {}, "init_from: not a KEY; use --from run"),
     ],
 )
 def test_what_contradicts_the_source_is_one_line(folder, keys, request_, message):
@@ -267,7 +267,7 @@ def test_a_source_that_cannot_be_used_is_one_line(folder, tmp_path):
     with pytest.raises(RunError, match="no such folder"):
         asked(SENTIMENT, tmp_path)
     shutil.copytree(folder / "language-model-qrnn", tmp_path / "sentiment-qrnn")
-    with pytest.raises(RunError, match=r"--from .*: is a run of language-model, not of sentiment"):
+    with pytest.raises(RunError, match=r"--from .*: is a language-model run, not a sentiment run"):
         asked(SENTIMENT, tmp_path)
     shutil.copytree(folder / "sentiment-qrnn", tmp_path / "sentiment-begun")
     (tmp_path / "sentiment-begun/model.safetensors").unlink()

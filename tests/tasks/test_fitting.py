@@ -77,15 +77,17 @@ def test_warm_up_is_a_number_of_steps_or_a_share_of_them():
         return [rate(StepInfo(step, epoch=0, steps_per_epoch=40, total_steps=40)) for step in range(40)]
 
     assert rates(0.1) == rates(4)
-    with pytest.raises(SettingsError, match=r"warm_up: must be a number of steps, or a share of them below 1, got 1.5"):
+    with pytest.raises(
+        SettingsError, match=r"warm_up: must be a number of steps, or a fraction of them below 1, got 1.5"
+    ):
         apply_overrides(sentiment.FAST.qrnn, ["warm_up=1.5"])
 
 
 @pytest.mark.parametrize(
     ("value", "others", "said"),
     [
-        (80.0, {"always neg": 50.0, "bag of words": 70.0}, "The network is ahead."),
-        (72.0, {"always neg": 50.0, "bag of words": 70.0}, "ahead, but not by more than chance."),
+        (80.0, {"always neg": 50.0, "bag of words": 70.0}, "The network is better."),
+        (72.0, {"always neg": 50.0, "bag of words": 70.0}, "better, but the difference may be chance."),
         (69.0, {"always neg": 50.0, "bag of words": 70.0}, "not better than bag of words. Try."),
     ],
 )
@@ -120,7 +122,7 @@ def test_a_first_training_on_own_data_learns_and_is_judged(tmp_path):
     assert result.code == 0
     saved = json.loads((run / "training.json").read_text())["settings"]
     assert (saved["hidden_size"], saved["epochs"], saved["patience"], saved["warm_up"]) == (32, 8, 2, 0.07)
-    assert "\nFitted to 288 words: hidden_size=32 num_layers=1 " in result.stderr
+    assert "\nSettings chosen for 288 words: hidden_size=32 num_layers=1 " in result.stderr
     assert "Validation accuracy 100.0 % (6 rows, so +-" in result.stderr
     assert (
         "; always neg 50.0 %, bag of words 100.0 %, words and pairs 100.0 %. The network is not better" in result.stderr

@@ -54,7 +54,7 @@ def test_lines_as_documents(texts):
     lines = [ids[begin : stop + 1] for begin, stop in itertools.pairwise(bounds)]
     total = sum(loss_per_token(model, line) * (len(line) - 1) for line in lines)
     assert loss_per_token(model, ids) * (len(ids) - 1) == pytest.approx(total, rel=1e-5)
-    with pytest.raises(UserError, match="documents: only a QRNN can begin anew"):
+    with pytest.raises(UserError, match="documents: only a QRNN can start a new document"):
         LANGUAGE_MODEL.prepare(texts, cell="lstm", documents=True)
 
 
@@ -112,7 +112,7 @@ def test_a_short_text_is_read_as_one_stream():
     model, ids = lively_model(), torch.randint(VOCABULARY, (100,))
     assert loss_per_token(model, ids, streams=16, context=256) == loss_per_token(model, ids)
     assert loss_per_token(model, ids[:2], streams=16) == pytest.approx(plain_loss(model, ids[:2]), rel=1e-6)
-    with pytest.raises(DataError, match="a text of 1 has nothing to predict; at least 2 are needed"):
+    with pytest.raises(DataError, match="a text of 1 is too short; at least 2 are needed"):
         loss_per_token(model, ids[:1])
 
 
@@ -158,12 +158,12 @@ def test_gates_are_initialised_as_the_settings_say(init, largest):
 def test_a_validation_text_without_anything_to_predict(tmp_path):
     folder = write_texts(tmp_path / "texts")
     (folder / "valid.txt").write_text("\n")
-    with pytest.raises(RunError, match="the validation text has nothing to predict; at least 2 tokens are needed"):
+    with pytest.raises(RunError, match="the validation text is too short; at least 2 tokens are needed"):
         LANGUAGE_MODEL.prepare(folder)
 
 
 def test_more_streams_than_the_text_has_tokens(texts):
-    with pytest.raises(DataError, match=r"cannot be cut into 1000 streams; at least 1001 are needed"):
+    with pytest.raises(DataError, match=r"cannot be split into 1000 streams; at least 1001 are needed"):
         learner(LANGUAGE_MODEL.prepare(texts, "batch_size=1000"))
 
 

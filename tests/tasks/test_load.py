@@ -113,7 +113,7 @@ def test_strangers_are_counted_and_a_line_end_is_counted_once(words):
 
 
 def test_a_text_of_no_characters_has_no_score(runs):
-    with pytest.raises(DataError, match="the text is empty; there is nothing to predict"):
+    with pytest.raises(DataError, match="score: the text is empty"):
         quasirnn.load(runs / "character").score("")
 
 
@@ -147,7 +147,7 @@ def test_splits_that_cannot_be_evaluated(words, tmp_path):
     with pytest.raises(DataError, match="has no split 'nothing': neither train, valid or test nor the name of a file"):
         words.evaluate("nothing")
     (tmp_path / "test.txt").write_text("\n")
-    with pytest.raises(DataError, match="test: has nothing to predict; at least 2 tokens are needed"):
+    with pytest.raises(DataError, match="test: the text is too short; at least 2 tokens are needed"):
         words.evaluate("test", [str(tmp_path)])
 
 

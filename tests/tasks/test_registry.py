@@ -27,7 +27,7 @@ TASK = Shouting()
 
 def test_a_task_that_there_is_not():
     with pytest.raises(
-        RunError, match=r"^'langage-model': no such task; there is senti.*; did you mean language-model\?$"
+        RunError, match=r"^'langage-model': no such task; the tasks are senti.*; did you mean language-model\?$"
     ):
         find_task("langage-model")
     assert list(all_tasks()) == ["sentiment", "language-model", "translation"]
@@ -47,7 +47,7 @@ def test_a_task_of_a_file_has_its_command_and_its_errors_are_one_line(tmp_path, 
     ("name", "content", "message"),
     [
         ("none.py", None, "QUASIRNN_TASKS: .*none.py is not a Python file"),
-        ("empty.py", "", "quasirnn_task_empty: must define TASK, an object of a subclass of"),
+        ("empty.py", "", "quasirnn_task_empty: must define TASK, an instance of a subclass of"),
     ],
 )
 def test_files_that_are_no_task(tmp_path, monkeypatch, name, content, message):

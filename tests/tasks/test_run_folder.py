@@ -137,7 +137,7 @@ def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
 def test_an_existing_run_is_not_touched(run):
     before = everything(run.path.parent)
     for attempt in (check_new, lambda path: create(path, training=TRAINING, config={}, vocabulary=None)):
-        with pytest.raises(RunError, match=r"one: is there already. Continue it with --resume, or give another --out."):
+        with pytest.raises(RunError, match=r"one: already exists. Continue it with --resume, or choose another --out."):
             attempt(run.path)
     assert everything(run.path.parent) == before
 
@@ -147,18 +147,20 @@ def test_an_empty_folder_a_file_and_a_dangling_link_are_there_already(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("folder", "file", "link"):
-        with pytest.raises(RunError, match=f"{name}: is there already"):
+        with pytest.raises(RunError, match=f"{name}: already exists"):
             check_new(tmp_path / name)
 
 
 def test_a_folder_that_cannot_be_made_is_told_before_the_work(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match=r"file/a/b: cannot be created, as .*file is not a folder. Give another --out."):
+    with pytest.raises(
+        RunError, match=r"file/a/b: cannot be created, because .*file is not a folder. Choose another --out."
+    ):
         check_new(tmp_path / "file" / "a" / "b")
     check_new(tmp_path / "new" / "one")
     # Root may write anywhere, so the system's answer is made up.
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
-    with pytest.raises(RunError, match=r"new/one: cannot be created, as .* is read-only. Give another --out."):
+    with pytest.raises(RunError, match=r"new/one: cannot be created, because .* is read-only. Choose another --out."):
         check_new(tmp_path / "new" / "one")
     assert os.listdir(tmp_path) == ["file"]
 
@@ -185,7 +187,9 @@ def test_a_vocabulary_that_could_not_be_read_is_not_written(tmp_path, monkeypatc
 
 def test_a_name_that_is_not_utf8_is_told(tmp_path):
     training = dataclasses.replace(TRAINING, data=("te\udcffxts",))
-    with pytest.raises(RunError, match=r"one: the name of the data, 'te\\udcffxts', is not UTF-8 and cannot be kept"):
+    with pytest.raises(
+        RunError, match=(r"one: the name of the data, 'te\\udcffxts', is not valid UTF-8 and cannot be recorded")
+    ):
         create(tmp_path / "one", training=training, config={})
     assert os.listdir(tmp_path) == []
     run = create(tmp_path / "one", training=dataclasses.replace(TRAINING, command="train \udcff"), config={})
@@ -224,10 +228,10 @@ def enlarge(name, size):
 
 MALFORMED = {
     "no training.json": (remove("training.json"), "training.json: no such file. Is "),
-    "truncated training.json": (write("training.json", '{"format": 1,'), "training.json: not sound JSON: "),
+    "truncated training.json": (write("training.json", '{"format": 1,'), "training.json: invalid JSON: "),
     "deep training.json": (
         write("training.json", '{"a":' * 99_999),
-        "training.json: not sound JSON: maximum recursion",
+        "training.json: invalid JSON: maximum recursion",
     ),
     "large training.json": (
         enlarge("training.json", 10**9),
@@ -239,10 +243,10 @@ MALFORMED = {
     ),
     "strange task": (
         change("training.json", task="dance"),
-        "training.json: dance: no such task; there is sentiment, language-model, translation.",
+        "training.json: dance: no such task; the tasks are sentiment, language-model, translation.",
     ),
     "task of another type": (change("training.json", task=[]), "training.json: task: must be text, got []."),
-    "unknown entry": (change("training.json", a=1), "training.json: a: no such key; there are format, task,"),
+    "unknown entry": (change("training.json", a=1), "training.json: a: no such key; the keys are format, task,"),
     "data of another type": (change("training.json", data="texts"), "data: must be a list of texts, got 'texts'."),
     "newer training.json": (
         change("training.json", format=2),
@@ -256,14 +260,17 @@ MALFORMED = {
         change("config.json", hidden_size="4"),
         "config.json: hidden_size must be an integer, got '4'.",
     ),
-    "no vocabulary": (remove("vocabulary.json"), "vocabulary.json: no such file. Without it the model knows no words."),
+    "no vocabulary": (
+        remove("vocabulary.json"),
+        ("vocabulary.json: no such file. The model cannot read text without it."),
+    ),
     "truncated vocabulary": (
         write("vocabulary.json", '{"format": 1, "tok'),
-        "vocabulary.json: not sound JSON: Unterminated string",
+        "vocabulary.json: invalid JSON: Unterminated string",
     ),
     "deep vocabulary": (
         write("vocabulary.json", '{"a":' * 99_999),
-        "vocabulary.json: not sound JSON: maximum recursion depth",
+        "vocabulary.json: invalid JSON: maximum recursion depth",
     ),
     "vocabulary not UTF-8": (write("vocabulary.json", b'"\xff'), "vocabulary.json: not UTF-8: byte 1 is 0xff."),
     "large vocabulary": (enlarge("vocabulary.json", 10**9), "vocabulary.json: has 1,000,000,000 bytes, more than"),
@@ -271,9 +278,12 @@ MALFORMED = {
     "tokens of another type": (change("vocabulary.json", tokens=[1]), "tokens: must be a list of texts"),
     "vocabulary of another run": (
         change("vocabulary.json", tokens=["a", "<unk>", "<eos>"]),
-        "vocabulary.json: has 3 tokens where config.json says vocabulary_size = 6: they are of two runs.",
+        "vocabulary.json: has 3 tokens, but config.json says vocabulary_size = 6: the files belong to different runs.",
     ),
-    "no weights": (remove("model.safetensors"), "A run has no model before its first validation; go on: --resume."),
+    "no weights": (
+        remove("model.safetensors"),
+        ("A run has no model before its first validation. To continue the run: --resume."),
+    ),
     "truncated weights": (enlarge("model.safetensors", 300), "model.safetensors: not a complete safetensors file: "),
     "wrong shapes": (
         change("config.json", hidden_size=5),
@@ -281,7 +291,7 @@ MALFORMED = {
     ),
     "huge header": (write("model.safetensors", struct.pack("<Q", 2**62)), "8 bytes, but its header needs 4,611,686"),
     "no environment": (remove("environment.json"), "environment.json: no such file."),
-    "no metrics": (remove("metrics.jsonl"), "metrics.jsonl: no such file. A run has it from its first step on."),
+    "no metrics": (remove("metrics.jsonl"), "metrics.jsonl: no such file. It is created with the first step of a run."),
     "large metrics": (enlarge("metrics.jsonl", 10**9), "metrics.jsonl: has 1,000,000,000 bytes, more than 33,554,432."),
 }
 
@@ -297,7 +307,7 @@ def test_guarantee_model_files_run_no_code_no_run(tmp_path):
         "none: no such folder. `quasirnn train` creates runs, by default under runs/."
     )
     (tmp_path / "file").touch()
-    assert refusal(tmp_path / "file").endswith("file: is a file. A run is the folder that `quasirnn train` created.")
+    assert refusal(tmp_path / "file").endswith("file: is a file. A run is a folder created by `quasirnn train`.")
     assert refusal(tmp_path) == f"training.json: no such file. Is {tmp_path} a folder that `quasirnn train` made?"
 
 

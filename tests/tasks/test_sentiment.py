@@ -120,7 +120,7 @@ def test_validation_that_is_held_out_has_the_shares_of_the_classes_and_follows_t
 
 def test_without_vectors_one_line_says_so(texts):
     prepared = prepare(texts)
-    assert prepared.notes == ["vectors: words start at random; --vectors FILE starts from GloVe's or others"]
+    assert prepared.notes == ["vectors: words are initialised at random; --vectors FILE uses GloVe's or others"]
     assert "vectors" not in prepared.corpus
 
 
@@ -146,8 +146,8 @@ def test_words_start_at_the_vectors_of_the_file(texts, tmp_path, suffix):
     running = 1 - music / prepared.corpus["splits"]["train"]["tokens"]
     assert recorded["running"] == pytest.approx(running)
     assert prepared.notes == [
-        f"vectors: 11 of 12 words (91.7%), {running:.1%} of the running text, have one of 5 numbers in "
-        f"{tmp_path / f'vectors{suffix}'}, looked up in lower case; the others start at random"
+        f"vectors: 11 of 12 words (91.7%), {running:.1%} of the running text, have a vector of 5 dimensions in "
+        f"{tmp_path / f'vectors{suffix}'}, looked up in lower case; the others are initialised at random"
     ]
     assert json.loads(json.dumps(prepared.corpus)) == prepared.corpus
 
@@ -168,7 +168,7 @@ def test_texts_are_read_whole_unless_a_length_is_given(texts):
     steps = [max(len(batch["tokens"]) for batch in learner(each).batches(0, 0)) for each in (whole, cut)]
     assert steps == [longest, 4]
     long = sum(len(text.split()) > 4 for _, text in labelled_rows("train"))
-    assert cut.notes[-1] == f"max_length: {long} of 48 training texts are cut"
+    assert cut.notes[-1] == f"max_length: {long} of 48 training texts are truncated"
     assert not any("max_length" in note for note in whole.notes)
 
 

@@ -71,7 +71,7 @@ def test_training_has_taught_something(sentiment):
 
 def test_a_blank_text_is_nothing_to_read(sentiment):
     assert list(sentiment.classify_all(["", "dull", " \t<br />"]))[::2] == [None, None]
-    with pytest.raises(DataError, match="classify: the text is blank; there is nothing to read"):
+    with pytest.raises(DataError, match="classify: the text is blank"):
         sentiment.classify("<br /> ")
     assert sentiment.words("  ") == []
     assert list(sentiment.classify_all([])) == []
@@ -179,12 +179,12 @@ def test_states_follow_the_last_class_if_not_told_otherwise(runs):
 @pytest.mark.parametrize(
     ("run", "arguments", "message"),
     [
-        ("qrnn", (" ",), "the text is blank; there is nothing to read"),
-        ("qrnn", ("dull", 3), "layer 3: the model has the layers 1 to 2"),
-        ("qrnn", ("dull", 0), "layer 0: the model has the layers 1 to 2"),
+        ("qrnn", (" ",), "the text is blank"),
+        ("qrnn", ("dull", 3), "layer 3: the model has layers 1 to 2"),
+        ("qrnn", ("dull", 0), "layer 0: the model has layers 1 to 2"),
         ("qrnn", ("dull", 1, "i"), "i: this layer has c, f, h, o, z"),
         ("qrnn", ("dull", 1, "c", "fair"), "label 'fair': the classes are bad, good"),
-        ("lstm", ("dull",), "only the cells and gates of a QRNN that reads forwards can be shown"),
+        ("lstm", ("dull",), "only a left-to-right QRNN can show its cells and gates"),
     ],
 )
 def test_states_that_cannot_be_shown(runs, run, arguments, message):
@@ -215,7 +215,7 @@ def test_evaluate_on_other_texts(qrnn, tmp_path):
     result = qrnn.evaluate("mine", [str(tmp_path)], lambda done, of: ticks.append((done, of)))
     assert (result.split, result.texts, result.tokens, result.unknown, ticks) == ("mine", 3, 8, 1, [(1, 1)])
     assert result.notes == (
-        "mine: 1 of 3 texts repeat another one",
+        "mine: 1 of 3 texts are duplicates",
         "mine: no text has the label bad",
         "mine: 1 of 8 tokens (12.5%) are not in the vocabulary and are read as <unk>",
     )
@@ -237,7 +237,9 @@ def test_splits_that_cannot_be_evaluated(qrnn, tmp_path):
     with pytest.raises(DataError, match="has no split 'nothing': neither train, valid or test nor the name of a file"):
         qrnn.evaluate("nothing")
     write_rows(tmp_path / "test.tsv", [("good", "great"), ("fair", "usual")])
-    with pytest.raises(TextError, match=r"test\.tsv:2: the label 'fair' is not one of those in training: bad, good"):
+    with pytest.raises(
+        TextError, match=r"test\.tsv:2: the label 'fair' does not occur in training, which has bad, good"
+    ):
         qrnn.evaluate("test", [str(tmp_path)])
 
 
@@ -264,7 +266,7 @@ def test_runs_that_cannot_be_loaded(runs, tmp_path):
     with torch.no_grad():
         weights.output.weight[0, 0] = float("inf")
     weights.save_pretrained(tmp_path / "run")
-    with pytest.raises(RunError, match=r"model\.safetensors: holds NaN or infinite numbers"):
+    with pytest.raises(RunError, match=r"model\.safetensors: contains NaN or infinite values"):
         quasirnn.load(tmp_path / "run")
     training = json.loads((tmp_path / "run" / "training.json").read_text())
     (tmp_path / "run" / "training.json").write_text(json.dumps(training | {"task": "language-model"}))

@@ -23,7 +23,7 @@ from quasirnn.tasks.settings import (
 
 
 class Example(TaskSettings):
-    level: Literal["word", "character"] = setting("word", help="what a token is", group="data")
+    level: Literal["word", "character"] = setting("word", help="whether a token is a word or a character", group="data")
     tied: bool = setting(False, help="one matrix for embedding and softmax", group="model")
     length: int = setting(105, help="steps of a window", group="optimisation", at_least=1)
 
@@ -92,10 +92,10 @@ def test_an_override_is_read_by_the_type_of_its_key(override, value):
 BAD = {
     "zoneoutt=0.1": "zoneoutt: no such key; did you mean zoneout?",
     "Hidden-Size=3": "'Hidden-Size': no such key; did you mean hidden_size?",
-    "=3": "'': no such key; there are cell, hidden_size, ",
-    "qqq=3": "qqq: no such key; there are cell, hidden_size, ",
+    "=3": "'': no such key; the keys are cell, hidden_size, ",
+    "qqq=3": "qqq: no such key; the keys are cell, hidden_size, ",
     "epochs": "'epochs': must be KEY=VALUE",
-    "cell=lstm": "cell: not a KEY; give --cell lstm",
+    "cell=lstm": "cell: not a KEY; use --cell lstm",
     "hidden_size=": "hidden_size: must be an integer, got ''",
     "hidden_size=1.5": "hidden_size: must be an integer, got '1.5'",
     "hidden_size=1e-4": "hidden_size: must be an integer, got '1e-4'",
@@ -106,7 +106,7 @@ BAD = {
     "hidden_size=0": "hidden_size: must be at least 1, got 0",
     "hidden_size=1e6": "hidden_size: must be at most 65536, got 1000000",
     "train=\udcff": "train: holds half of a surrogate pair, which is no character",
-    "cell=a\nb": "cell: not a KEY; give --cell 'a\\nb'",
+    "cell=a\nb": "cell: not a KEY; use --cell 'a\\nb'",
     "learning_rate=0": "learning_rate: must be above 0, got 0.0",
     "learning_rate=inf": "learning_rate: must be a number, got 'inf'",
     "learning_rate=nan": "learning_rate: must be a number, got 'nan'",
@@ -198,8 +198,8 @@ def test_show_prints_every_key_with_its_comment():
     assert lines[0] == "preset paper, changed where marked *"
     assert "* kernel_size=6,2       # paper: 2; width of the convolution, or one per layer: 6,2,2" in lines
     assert "  clip=10.0             # paper 3.2" in lines
-    assert "  --cell qrnn           # qrnn, or an LSTM with equally many units" in lines
-    assert "  max_steps=none        # stop after so many steps" in lines
+    assert "  --cell qrnn           # qrnn, or an LSTM with as many units" in lines
+    assert "  max_steps=none        # stop after this many steps" in lines
     assert [line for line in lines[1:] if line and line[0] not in " *"] == ["data", "model", "optimisation", "run"]
     assert sum(line.startswith("*") for line in lines) == 2
 
@@ -241,15 +241,13 @@ def test_json_is_read_strictly():
         from_json(Example, data | {"cliip": 1.0, "a\nb": 2}, "training.json")
     cliip, broken, missing = caught.value.mistakes
     assert cliip == "cliip: no such key; did you mean clip?"
-    assert broken.startswith("'a\\nb': no such key; there are ")
+    assert broken.startswith("'a\\nb': no such key; the keys are ")
     assert missing == "hidden_size: missing"
     assert from_json(Example, data | {"hidden_size": 640}).clip is None
 
 
 def test_json_of_something_else_is_refused_shortly():
-    with pytest.raises(
-        SettingsError, match=r"\(4\) 9997 more keys that are not known \(5\) hidden_size: missing"
-    ) as caught:
+    with pytest.raises(SettingsError, match=r"\(4\) 9997 more unknown keys \(5\) hidden_size: missing") as caught:
         from_json(Example, {f"key {n}": n for n in range(10_000)}, "training.json")
     assert len(str(caught.value)) < 2000
 
@@ -270,7 +268,7 @@ def test_what_the_command_has_an_option_for_is_given_beside_the_keys():
     with pytest.raises(SettingsError) as caught:
         apply_overrides(QRNN, ["epochs=x"], {"vectors": "glove.txt", "train": "\udcff"})
     assert caught.value.mistakes == (
-        "--vectors: this task has none",
+        "--vectors: this task has no such option",
         "epochs: must be an integer, got 'x'",
         "train: holds half of a surrogate pair, which is no character",
     )

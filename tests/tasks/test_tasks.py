@@ -200,17 +200,17 @@ CONTRADICTIONS = {
     "sentiment": (
         ["weight_decay=0.1", "lstm_init=orthogonal"],
         "lstm_init: qrnn has none; it belongs to lstm",
-        "weight_decay: rmsprop has none; give l2, or optimizer=adamw",
+        "weight_decay: rmsprop does not support it; use l2, or optimizer=adamw",
     ),
     "language-model": (
         ["weight_decay=0.1", "tied=true", "embedding_size=5"],
-        "embedding_size: with tied=true it is hidden_size=640, got 5",
-        "weight_decay: sgd has none; give l2, or optimizer=adamw",
+        "embedding_size: with tied=true it must be hidden_size=640, got 5",
+        "weight_decay: sgd does not support it; use l2, or optimizer=adamw",
     ),
     "translation": (
         ["weight_decay=0.1", "target=de"],
-        "weight_decay: adam has none; give l2, or optimizer=adamw",
-        "target: must be another language than source=de",
+        "weight_decay: adam does not support it; use l2, or optimizer=adamw",
+        "target: must differ from source=de",
     ),
 }
 
@@ -222,7 +222,7 @@ def test_settings_that_contradict_one_another_are_told_together(tiny):
         tiny.settings(*keys, preset="paper")
     assert sorted(caught.value.mistakes) == sorted(expected)
     for keys, cell, message in (
-        (["l2=0.1"], "qrnn", "l2: adamw has its own; give weight_decay, or another optimizer"),
+        (["l2=0.1"], "qrnn", "l2: adamw does not support it; use weight_decay, or another optimizer"),
         (["kernel_size=6,2,2"], "lstm", "kernel_size: lstm has none; it belongs to qrnn"),
         (["num_layers=3", "kernel_size=6,2"], "qrnn", "kernel_size: 2 widths for num_layers=3; give one per layer"),
     ):
@@ -329,7 +329,7 @@ def test_validation_is_the_plain_mean_in_double(tiny, data, cell):
 
 @pytest.mark.parametrize(("tiny", "rows"), [(SENTIMENT, 48), (TRANSLATION, 160)], ids=["sentiment", "translation"])
 def test_more_processes_than_a_batch_has_rows(tiny, data, rows):
-    with pytest.raises(DataError, match=rf"{rows} sequences in batches of 8 cannot be divided over 10 ranks"):
+    with pytest.raises(DataError, match=rf"{rows} sequences in batches of 8 cannot be divided among 10 ranks"):
         learner(tiny.prepare(data[tiny.name]), rank=9, size=10)
 
 

@@ -63,7 +63,7 @@ def test_a_run_goes_on_in_another_precision(monkeypatch, tmp_path, forget, first
     now = "float32" if then == "auto" else then
     result = here(*words, "--resume", f"precision={then}", "max_steps=9")
     assert result.code == 0, result.stderr
-    assert f"Note: precision: {first} until now, {now} from here on" in result.stderr
+    assert f"Note: precision: {first} so far, {now} from now on" in result.stderr
     assert recorded(run) == now
     assert [record["precision"] for record in read_metrics(run / "metrics.jsonl") if "precision" in record] == [
         first,

@@ -64,8 +64,8 @@ def test_held_out_validation_shares_no_target_with_train_and_follows_the_seed(tm
     assert not train & valid
     assert len(prepared.data.parts["valid"].sources) == 16
     assert prepared.notes == [
-        f"{tmp_path.name}: no file for valid and test, so held out of train (32 of 320 pairs, no target on both "
-        f"sides, seed 1)"
+        f"{tmp_path.name}: no file for valid and test, so held out of train (32 of 320 pairs, no target in two "
+        "splits, seed 1)"
     ]
     other = prepare(tmp_path, "seed=2")
     assert other.corpus["sha256"] != prepared.corpus["sha256"] == prepare(tmp_path).corpus["sha256"]
@@ -77,7 +77,7 @@ def test_long_pairs_are_left_out_of_training_alone(pairs):
     assert list(zip(cut.data.parts["train"].source_texts, cut.data.parts["train"].target_texts, strict=True)) == kept
     assert len(cut.data.parts["valid"].sources) == 8
     assert cut.notes == [
-        f"train: {160 - len(kept)} of 160 pairs left out, as a side has more than max_length = 5 characters"
+        f"train: {160 - len(kept)} of 160 pairs left out because a side has more than max_length = 5 characters"
     ]
     assert len(prepare(pairs, "max_length=none").data.parts["train"].sources) == 160
 

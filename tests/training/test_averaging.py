@@ -69,5 +69,5 @@ def test_a_checkpoint_without_a_mean_is_refused_where_one_is_asked_for(tmp_path)
 
 @pytest.mark.parametrize("average", [-0.1, 1.5, float("nan")])
 def test_a_share_outside_0_to_1_is_refused(average):
-    with pytest.raises(ValueError, match="average must be a share from 0 to 1"):
+    with pytest.raises(ValueError, match="average must be from 0 to 1"):
         Plan(epochs=1, average=average)

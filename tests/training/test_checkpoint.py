@@ -110,15 +110,15 @@ def scaler_with(**changes):
 
 DAMAGES = {
     "model.safetensors has 50 bytes instead of": truncate,
-    "optimizer.safetensors is not what was written": flip_a_bit,
+    "optimizer.safetensors has changed since it was written": flip_a_bit,
     "model.safetensors: not a file": replace_by_pipe,
     "rank-0.safetensors: no such file": lambda folder: (folder / "rank-0.safetensors").unlink(),
     "state.json: no such file": lambda folder: (folder / "state.json").unlink(),
-    "state.json: not sound JSON: Expecting value": lambda folder: (folder / "state.json").write_text(""),
-    "state.json: must hold one JSON object": lambda folder: (folder / "state.json").write_text("[]"),
+    "state.json: invalid JSON: Expecting value": lambda folder: (folder / "state.json").write_text(""),
+    "state.json: must be one JSON object": lambda folder: (folder / "state.json").write_text("[]"),
     "recursion": lambda folder: (folder / "state.json").write_text("[" * 100_000),
     "can't decode": lambda folder: (folder / "state.json").write_bytes(b'{"\xff'),
-    "state.json is not what was written": change_state(lambda content: content["state"].update(step=8), False),
+    "state.json has changed since it was written": change_state(lambda content: content["state"].update(step=8), False),
     "step: must be an integer, got 'seven'": state_with(step="seven"),
     "step: must be at least 0, got -1": state_with(step=-1),
     "epoch: must be an integer, got True": state_with(epoch=True),
@@ -207,7 +207,7 @@ def test_guarantee_failing_loudly_every_write_of_a_checkpoint_in_turn(tmp_path, 
                 message = str(failure)
         if message is None:
             # An old checkpoint that cannot be removed is no reason to stop; it is tried again with the next one.
-            # And a folder that is there already need not be made.
+            # And a folder that already exists need not be made.
             assert set(failing.failed) <= {"rename", "unlink", "rmdir", "mkdir"}
             removals += 1
         else:

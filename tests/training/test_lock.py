@@ -94,7 +94,7 @@ def test_guarantee_failing_loudly_when_the_run_folder_vanishes(tmp_path, change,
         if (epoch, batch) == (0, number):
             change(folder)
 
-    with pytest.raises(WriteError, match=r"^.*/run or its \.lock was removed or replaced while it was in use: stopped"):
+    with pytest.raises(WriteError, match=r"^.*/run or its \.lock was removed or replaced during training: stopped"):
         run(folder, before_batch=change_it)
     assert not folder.exists() or not os.listdir(folder)
 
@@ -121,4 +121,4 @@ def test_a_file_system_without_locks_is_noted(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
     assert run(tmp_path, observer=Notes()).reason == "finished"
-    assert Notes.notes == [f"{tmp_path}: no locks on this file system; start no second training there"]
+    assert Notes.notes == [f"{tmp_path}: this file system has no locks; do not start a second training there"]

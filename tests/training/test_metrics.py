@@ -126,6 +126,6 @@ def test_a_full_disk_is_told(tmp_path):
     metrics.close()
     # The one file that is always full.
     metrics._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
-    with pytest.raises(WriteError, match=r"No space left on device \(ENOSPC\); what was recorded before is untouched"):
+    with pytest.raises(WriteError, match=r"No space left on device \(ENOSPC\); earlier records are unchanged"):
         metrics.add(record("train", 1))
     metrics.close()

@@ -115,7 +115,7 @@ def test_before_the_first_step_there_are_no_tensors():
 
 @pytest.mark.parametrize(("saved", "mine"), [("sgd", "adam"), ("adam", "adamw")])
 def test_the_state_of_another_optimizer_is_refused(saved, mine):
-    with pytest.raises(ValueError, match="its optimizer is another one, or has other parameters"):
+    with pytest.raises(ValueError, match="its optimizer has another type or other parameters"):
         from_tensors(OPTIMIZERS[mine](nn.Linear(3, 2)), *stored(OPTIMIZERS[saved](nn.Linear(3, 2))))
 
 
@@ -148,8 +148,8 @@ CRAFTED = {
     "fused is None in the checkpoint and True here": with_group(fused=None),
     "amsgrad is True in the checkpoint and False here": with_group(amsgrad=True),
     "amsgrad is 0 in the checkpoint and False here": with_group(amsgrad=0),
-    "another one, or has other parameters": with_group(params=[1, 0]),
-    "another one, or has other parameters ": with_group(further=1),
+    "another type or other parameters": with_group(params=[1, 0]),
+    "another type or other parameters ": with_group(further=1),
 }
 
 

@@ -83,7 +83,7 @@ def test_guarantee_failing_loudly_on_one_process_stops_all(folder):
     """The checkpoint before is whole."""
     first, second = results(folder, "no_space_on_the_second")
     assert first.startswith("RankFailed: writing ")
-    assert "No space left on device (ENOSPC); the checkpoints before it are untouched" in second
+    assert "No space left on device (ENOSPC); earlier checkpoints are unchanged" in second
     checkpoints = sorted((folder / "no_space_on_the_second" / "checkpoint").iterdir())
     assert [checkpoint.name for checkpoint in checkpoints] == ["step-000000003", "step-000000005"]
 
@@ -97,7 +97,7 @@ def test_guarantee_failing_loudly_when_records_cannot_be_written(folder):
 def test_an_error_in_the_validation_reaches_all(folder):
     first, second = results(folder, "error_in_the_validation")
     assert first.startswith("KeyError: ")
-    assert second == "RankFailed: validation failed on another process; its message says why"
+    assert second == "RankFailed: validation failed on another process; see its message"
 
 
 def test_another_number_of_processes_is_an_error_of_one_line(folder):

@@ -69,8 +69,8 @@ def require(checks: list[Check]) -> dict[str, Any]:
     check = worst(checks)
     if not check.ok:
         raise WrongNumbers(
-            f"wrong results on this machine, nothing is timed: {check.worst} is off by {check.error:.1e}, "
-            f"{check.allowed:.1e} is allowed"
+            f"wrong results on this machine, so nothing is timed: {check.worst} has an error of {check.error:.1e}, "
+            f"more than the allowed {check.allowed:.1e}"
         )
     return asdict(check)
 

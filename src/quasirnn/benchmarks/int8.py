@@ -95,7 +95,7 @@ def contestants(H: int) -> dict[str, nn.Module]:
 
 def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
     if setting.device != "cpu":
-        raise Failure("int8 models are for a CPU; there is nothing to time on a GPU.")
+        raise Failure("int8 models are for CPUs only; there is nothing to time on a GPU.")
     grid = [Case(H, B, T) for H in plan.sizes for B in plan.batches for T in plan.lengths]
     cases = [Case(H, 1, 1) for H in plan.sizes] + grid
     time = partial(time_case, plan=plan, setting=setting)

@@ -35,7 +35,7 @@ def busy_with_other_work() -> str | None:
     cores = usable_cores()
     if load <= cores:
         return None
-    return f"this machine is busy (load {load:.1f} on {cores} cores): do not trust the speeds"
+    return f"this machine is busy (load {load:.1f} on {cores} cores), so timings are not reliable"
 
 
 def cores_in_use(seconds: float = 0.3) -> float | None:

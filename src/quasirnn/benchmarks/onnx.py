@@ -40,7 +40,7 @@ class Case:
 
 def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
     if setting.device != "cpu":
-        raise UserError("bench onnx: on the CPU only.")
+        raise UserError("bench onnx: CPU only.")
     torch.manual_seed(setting.seed)
     rnn, lstm = QRNN(plan.H, plan.H).eval(), nn.LSTM(plan.H, plan.H).eval()
     sessions = {"QRNN": _session(layer_graph(rnn)), "nn.LSTM": _session(lstm_graph(lstm))}
@@ -95,7 +95,7 @@ def _check(name: str, layer: nn.Module, session: Any) -> float:
     expected = layer.double()(torch.from_numpy(arrays["input"]).double())[0].detach()
     error = float((torch.from_numpy(session.run(["output"], arrays)[0]) - expected).abs().max())
     if not error < 1e-5:
-        raise WrongNumbers(f"{name} under onnxruntime is off by {error:.2g}; timing it would mean nothing")
+        raise WrongNumbers(f"wrong results in onnxruntime, so nothing is timed: {name} has an error of {error:.2g}")
     return error
 
 

@@ -34,9 +34,7 @@ def header(result: Result) -> list[str]:
         f"{about['date']}; {about['command']}",
     ]
     if result.settings.get("cpu_time"):
-        lines.append(
-            "CPU time of this process, which other processes do not enter but for what they leave of the caches."
-        )
+        lines.append("CPU time of this process. It does not include other processes, but they share the caches.")
     elif about["busy"]:
         used = [
             f"{about[key]:.1f} {word}"
@@ -44,8 +42,8 @@ def header(result: Result) -> list[str]:
             if about[key] is not None
         ]
         lines.append(
-            f"Warning: this machine is busy. Other processes used {' and '.join(used)} of {about['cores']} cores: "
-            "do not trust the speeds."
+            f"Warning: this machine is busy. Other processes used {' and '.join(used)} of {about['cores']} cores, so "
+            "timings are not reliable."
         )
     return lines
 

@@ -291,7 +291,7 @@ def tables(result: Result) -> list[Table]:
         add(f"{unit}/s: {word}", "items_per_second", key)
     for part in qrnn["parts"]:
         add(f"ms per step: {part}, median", "parts", part, form=",.1f", scale=1e3)
-    add("ms per step: drawing the batch, not counted", "draw_seconds", form=",.2f", scale=1e3)
+    add("ms per step: making the batch, not counted", "draw_seconds", form=",.2f", scale=1e3)
     add("peak MB: training", "memory", "training_bytes", scale=1e-6)
     add("peak MB: the whole process", "memory", "process_bytes", scale=1e-6)
 

@@ -87,8 +87,8 @@ class TrainingSteps:
             update = self._updater.make(batch, self._carried, info, [])
         except NotFinite as error:
             raise BadLoss(
-                f"{self.name}: {error} at step {self.step + 1}: this does not train, so its speed means nothing. "
-                "A lower learning_rate?"
+                f"{self.name}: {error} at step {self.step + 1}: training diverges, so its speed is meaningless. Try a "
+                "lower learning_rate."
             ) from error
         self.step, self._carried = self.step + 1, update.carried
         return update

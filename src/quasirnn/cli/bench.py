@@ -31,53 +31,59 @@ class Device(StrEnum):
 class Options:
     """The options that every benchmark has."""
 
-    quick: Annotated[bool, typer.Option("--quick", help="A part of it, within a minute.")] = False
-    threads: Annotated[int | None, typer.Option(help="Threads for torch. [default: torch's own choice]", min=1)] = None
+    quick: Annotated[bool, typer.Option("--quick", help="Measure a smaller grid, within a minute.")] = False
+    threads: Annotated[
+        int | None, typer.Option(help="Number of torch threads. [default: torch's own choice]", min=1)
+    ] = None
     cpu_time: Annotated[
-        bool, typer.Option("--cpu-time", help="Count CPU time: for one thread on a machine with other work.")
+        bool,
+        typer.Option("--cpu-time", help=("Measure CPU time instead of wall time, for one thread on a busy machine.")),
     ] = False
-    seed: Annotated[int, typer.Option(help="Seed of inputs, weights and the order of turns.")] = 1
-    device: Annotated[Device, typer.Option(help="Where to run.")] = Device.cpu
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write everything to this JSON file, too.")] = None
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Plot it into this .png or .svg file.")] = None
+    seed: Annotated[int, typer.Option(help="Seed for inputs, weights and the order of measurements.")] = 1
+    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write all results to this JSON file.")] = (
+        None
+    )
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Plot the results to this .png or .svg file.")] = (
+        None
+    )
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False
 
 
 # What the benchmarks say of themselves; `task`, which has options of its own, is below.
 HELP = {
-    "layer": """Time QRNN against nn.LSTM, in inference (a forward pass) and in training (forward and backward).
+    "layer": """Compare QRNN with nn.LSTM in inference (forward) and training (forward and backward).
 
-    The grid of the paper's figure 4, right: batch 8 to 256 by length 32 to 512, 320 units; and batch 1.
+    The grid of figure 4 (right) of the paper, batch 8 to 256 by length 32 to 512, 320 units; and batch 1.
     """,
-    "floor": """Time QRNN against its floor, the bare matrix products inside it.
+    "floor": """Compare QRNN with its lower bound, the matrix products that it contains.
 
-    Inference against one torch.mm into a preallocated buffer, training against three. Without --quick also for other
-    sizes, widths and poolings.
+    Inference is compared with one torch.mm into a preallocated buffer, training with three. Without --quick, other
+    sizes, widths and poolings are measured too.
     """,
     "step": """Time single steps at batch 1, as in streaming: QRNN, nn.LSTM, and the matrix-vector product inside QRNN.
     """,
-    "int8": """Time QRNN in float32, bfloat16 and int8 against LSTMs of the same types, in inference and single steps.
+    "int8": """Compare QRNN in float32, bfloat16 and int8 with LSTMs of the same types, in inference and single steps.
 
-    The LSTMs are nn.LSTM, nn.LSTM().bfloat16() and torch's quantize_dynamic. On a CPU.
+    The LSTMs are nn.LSTM, nn.LSTM().bfloat16() and torch's quantize_dynamic. CPU only.
     """,
-    "scale": """Time per token and extra memory from a thousand steps to a million, in inference.
+    "scale": """Measure time per token and extra memory from a thousand to a million steps, in inference.
 
-    The million needs 2.6 GB for input and output; --quick ends at a hundred thousand.
+    A million steps need 2.6 GB for input and output; --quick stops at a hundred thousand.
     """,
     "train-step": """Time one training batch of the paper's language model, part by part.
 
-    The paper's figure 4, left: QRNN, nn.LSTM, and a loop over nn.LSTMCell, each with its softmax and its update.
+    Figure 4 (left) of the paper: QRNN, nn.LSTM, and a loop over nn.LSTMCell, each with softmax and update.
     """,
-    "softmax": """Time the loss over a vocabulary, forward and backward: plain, in chunks, and the bare matrix products.
+    "softmax": """Time the loss over a vocabulary, forward and backward: plain, in chunks, and its products alone.
 
-    With the extra memory of each, so that the size of the chunks can be chosen.
+    Also measures the extra memory of each, to choose the chunk size.
     """,
-    "decoding": """Time beam search with the paper's translator as batch and length grow: on the QRNN and on the equal
-    LSTM.
+    "decoding": """Time beam search with the paper's translator, QRNN and LSTM, as batch and length grow.
 
     The weights are random. Every translation is as long as its source, so that both make the same number of steps.
     """,
-    "onnx": """Time onnxruntime with the file of a QRNN layer and with that of an nn.LSTM with equally many units.
+    "onnx": """Compare an exported QRNN layer with an exported nn.LSTM with as many units, in onnxruntime.
     """,
 }
 # Those that can count CPU time instead of the clock on the wall.
@@ -86,11 +92,10 @@ CPU_TIME = ("layer", "floor", "step", "int8")
 
 @app.callback(invoke_without_command=True)
 def bench(context: typer.Context) -> None:
-    """Time the layer, and training with it, on this machine.
+    """Benchmark the layer and training on this machine.
 
-    Contestants take turns in one process. What is timed is first compared with its definition in float64;
-    if the results are wrong, nothing is timed and the exit code is 1. For our own figures, and the goals they are
-    compared with, see docs/performance.md.
+    Models are timed in turns in one process. Their results are first compared with the float64 reference; if they are
+    wrong, nothing is timed and the exit code is 1. docs/performance.md has our own measurements and goals.
     """
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -127,7 +132,10 @@ def task_steps(
     task: Annotated[str, typer.Argument(metavar="TASK", help="As for train.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Change settings, as for train; for both where both have them."),
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help=("Change settings, as for train. They apply to both models if both have them."),
+        ),
     ] = None,
     data: Annotated[
         list[str] | None, typer.Option(metavar="DIR", help="As for train. [default: the built-in corpus]")
@@ -137,12 +145,12 @@ def task_steps(
     ] = None,
     vectors: Annotated[str | None, typer.Option(metavar="FILE", help="As for train.")] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Steps of each that count. [default: 200; with --quick 20]", min=1)
+        int | None, typer.Option(help="Number of timed steps per model. [default: 200; with --quick 20]", min=1)
     ] = None,
 ) -> None:
-    """Time training steps of a task with the QRNN and with the equal LSTM, and measure their memory.
+    """Time training steps of a task with the QRNN and with the corresponding LSTM, and measure their memory.
 
-    Step by step in turns, on the same batches, with the update of **quasirnn train**. No run folder is written.
+    The two alternate step by step on the same batches, with the update of **quasirnn train**. No run folder is written.
 
     Examples:
 
@@ -178,7 +186,7 @@ def execute(name: str, options: Options, changes: dict[str, Any] | None = None, 
         more: for the benchmark's `run`.
     """
     if options.output is not None and not options.output.parent.is_dir():
-        raise UsageError(f"--output {options.output}: there is no folder {options.output.parent}")
+        raise UsageError(f"--output {options.output}: the folder {options.output.parent} does not exist")
     if options.plot is not None:
         from quasirnn.plots.figure import require
 
@@ -189,9 +197,9 @@ def execute(name: str, options: Options, changes: dict[str, Any] | None = None, 
     import torch
 
     if options.device is Device.cuda and not torch.cuda.is_available():
-        raise UsageError("--device cuda: torch sees no GPU here")
+        raise UsageError("--device cuda: torch finds no GPU")
     if options.cpu_time and (options.threads != 1 or options.device is Device.cuda):
-        raise UsageError("--cpu-time: with --threads 1 on a CPU only, as the time of several threads is their sum")
+        raise UsageError("--cpu-time: needs --threads 1 on a CPU, because the CPU time of several threads adds up")
     if options.threads is not None:
         torch.set_num_threads(options.threads)
 

@@ -14,19 +14,19 @@ from quasirnn.tasks.console import AsJson, closing_pipe, picture
 
 def compare(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Folders of runs of one task, or of their records.")
+        list[Path], typer.Argument(metavar="RUN", help="Folders of runs of one task; their weights are not needed.")
     ],
-    markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
     as_json: AsJson = False,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the learning curves as well, into a .png or .svg file.")
+        Path | None, typer.Option(metavar="FILE", help="Also plot the learning curves to a .png or .svg file.")
     ] = None,
 ) -> None:
-    """Compare runs of one task: parameters, epochs, time, validation, and test where it was recorded.
+    """Compare runs of one task: parameters, epochs, time, validation and test results.
 
-    Runs with equal settings but for their seed are one row, with the mean and the deviation over the seeds (that of a
-    sample, n - 1). Test figures are those that **quasirnn evaluate RUN --save** recorded. Only records are read, not
-    weights. The minutes are those of training and validation; they depend on what else the machine did.
+    Runs that differ only in their seed are one row, with the mean and the sample standard deviation (n - 1) over the
+    seeds. Test results are shown if **quasirnn evaluate RUN --save** recorded them. Weights are not read. Minutes are
+    those of training and validation; they depend on the load of the machine.
 
     Examples:
 

@@ -23,7 +23,7 @@ OPTIONAL = {
 
 
 def doctor(
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
     """Show versions, CPU, GPU and kernels, and check the pooling against its definition.
 

@@ -11,7 +11,7 @@ from quasirnn import errors
 from quasirnn.files import nearest_path
 
 OUT_OF_MEMORY = "out of memory"
-SMALLER = "A smaller batch_size, shorter texts (max_length), or a smaller model?"
+SMALLER = "Try a smaller batch_size, shorter texts (max_length), or a smaller model."
 
 
 class UsageError(typer.TyperException):
@@ -36,7 +36,7 @@ def user_errors() -> Iterator[None]:
     except RuntimeError as error:
         # torch has no class of its own for memory that the CPU does not have.
         if size := re.search(r"tried to allocate (\d+) bytes", str(error)):
-            raise Failure(f"{OUT_OF_MEMORY}, {int(size[1]) / 2**30:,.1f} GB were asked for. {SMALLER}") from error
+            raise Failure(f"{OUT_OF_MEMORY} while allocating {int(size[1]) / 2**30:,.1f} GB. {SMALLER}") from error
         raise
     except errors.UserError as error:
         raise UsageError(str(error)) from error

@@ -12,22 +12,24 @@ from quasirnn.tasks.console import AsJson, Precision, Split, closing_pipe, progr
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained model.")],
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help=("The folder of a trained model, or a name from `quasirnn models`."))
+    ],
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="DIR", help="Where the text is. [default: where the training's was]"),
+        typer.Option(metavar="DIR", help="Folder with the data. [default: the one used for training]"),
     ] = None,
     split: Split = "test",
     against: Annotated[
         Path | None,
         typer.Option(
             metavar="RUN",
-            help="Another model on the same rows: the difference with its 95 % interval (paired bootstrap).",
+            help="Compare with another model on the same rows: difference with 95 % interval (paired bootstrap).",
         ),
     ] = None,
     beam: Annotated[
         int | None,
-        typer.Option(help="Translators: hypotheses that are kept; 1 is greedy. [default: 8]", min=1, max=256),
+        typer.Option(help="Translators: beam size; 1 is greedy. [default: 8]", min=1, max=256),
     ] = None,
     alpha: Annotated[
         float | None, typer.Option(help="Translators: length penalty of the ranking. [default: 0.6]", min=0, max=10)
@@ -35,23 +37,22 @@ def evaluate(
     cache: Annotated[
         int | None,
         typer.Option(
-            help="Language models: mix in a neural cache of so many tokens; it is tuned on validation.",
+            help="Language models: use a neural cache of this many tokens, tuned on validation.",
             min=1,
             max=65_536,
         ),
     ] = None,
     save: Annotated[
-        bool, typer.Option("--save", help="Write the figures to RUN/evaluation-SPLIT.json, for `quasirnn compare`.")
+        bool, typer.Option("--save", help="Write the results to RUN/evaluation-SPLIT.json, for `quasirnn compare`.")
     ] = False,
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a trained model on text it has not seen.
 
-    A language model reads the split as one stream, every token with all tokens before it as context, and reports the
-    perplexity over all of them but the first. A classifier reports its accuracy, its loss, and which class was
-    predicted for which; a translator BLEU and chrF as sacrebleu has them, and how many translations are right
-    to the letter.
+    A language model reads the split as one sequence, with all previous tokens as context, and reports the perplexity
+    of all tokens except the first. A classifier reports accuracy, loss and the confusion matrix. A translator reports
+    BLEU and chrF (sacrebleu) and the percentage of exact matches.
     """
     with user_errors():
         from quasirnn.tasks.pipeline import load

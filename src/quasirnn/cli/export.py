@@ -12,18 +12,19 @@ def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained model.")],
     onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="The ONNX file to write.")] = None,
     step: Annotated[
-        bool, typer.Option("--step", help="Language models: one token at a time, for generation; no loop inside.")
+        bool,
+        typer.Option("--step", help=("Language models: export a single step, for generation; the file has no loop.")),
     ] = False,
 ) -> None:
-    """Write a trained model as ONNX, for onnxruntime and others: standard operators, dynamic time and batch.
+    """Export a trained model to ONNX, with standard operators and dynamic time and batch sizes.
 
-    A classifier takes tokens and lengths and gives logits. A language model takes tokens and a state, zeros at first,
-    and gives logits and the next state. A translator becomes two files, FILE.encoder.onnx and FILE.step.onnx;
-    examples/onnx_translate.py decodes with them. The tokens are numbers of RUN/vocabulary.json.
+    A classifier maps tokens and lengths to logits. A language model maps tokens and a state, initially zeros, to
+    logits and the next state. A translator becomes two files, FILE.encoder.onnx and FILE.step.onnx;
+    examples/onnx_translate.py decodes with them. Tokens are the ids in RUN/vocabulary.json.
     """
     with user_errors():
         if onnx is None:
-            raise UsageError("say what to write: --onnx FILE")
+            raise UsageError("no output file given: add --onnx FILE")
         from quasirnn.export.onnx import export as export_onnx
         from quasirnn.tasks.pipeline import load
 

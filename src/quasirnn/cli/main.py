@@ -19,8 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with **quasirnn doctor**, then **quasirnn demo**. Each command explains itself: "
-    "**quasirnn demo --help**.",
+    epilog="Start with **quasirnn doctor**, then **quasirnn demo**. For help on a command: **quasirnn demo --help**.",
 )
 app.command(name="doctor")(doctor.doctor)
 app.command(name="demo")(demo.demo)
@@ -49,9 +48,9 @@ def quasirnn(
         bool, typer.Option("--version", help="Print the version and exit.", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Quasi-Recurrent Neural Networks: convolutions do the work, a light recurrence keeps the order.
+    """Quasi-Recurrent Neural Networks: train, evaluate, use and serve them.
 
-    In Python the layer takes the place of an LSTM: **from quasirnn import QRNN**.
+    In Python, the layer replaces nn.LSTM: **from quasirnn import QRNN**.
     """
     if context.invoked_subcommand is None:
         print(context.get_help())

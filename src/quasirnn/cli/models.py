@@ -7,9 +7,9 @@ from quasirnn.tasks.console import AsJson
 
 
 def models(as_json: AsJson = False) -> None:
-    """List the trained models that are installed, with their sizes and their figures on test.
+    """List the installed models with their size and test results.
 
-    A name of this list stands for a run wherever a command takes one: quasirnn classify reviews-en "...".
+    You can use these names wherever a command takes a RUN: quasirnn classify reviews-en "...".
     """
     with user_errors():
         from quasirnn.tasks import shipped
@@ -18,7 +18,7 @@ def models(as_json: AsJson = False) -> None:
         if as_json:
             print(json.dumps({"models": installed}))
         elif not installed:
-            print(f"None is installed: {shipped.INSTALL}")
+            print(f"No trained models are installed. To install ours: {shipped.INSTALL}")
         for each in [] if as_json else installed:
             print(f"{each['name']:<15} {each['task']:<15} {each['bytes'] / 1e6:>4.1f} MB   {figure(each['test'])}")
             print(f"{'':<15} {each['card']}")

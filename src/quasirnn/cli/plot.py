@@ -13,7 +13,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 @app.callback(invoke_without_command=True)
 def plot(context: typer.Context) -> None:
-    """Draw pictures into .png or .svg files. They need matplotlib."""
+    """Plot to .png or .svg files. Needs matplotlib."""
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -22,23 +22,24 @@ def plot(context: typer.Context) -> None:
 def curves(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs of one task, finished or not.")],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: curves.png in the one RUN]")
+        Path | None,
+        typer.Option(metavar="FILE", help=("A .png or .svg file. [default: curves.png in RUN, if there is only one]")),
     ] = None,
     figure: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Any figure that validations record. [default: the one that decides on the best model]",
+            help="The validation metric to plot. [default: the one that selects the best model]",
         ),
     ] = None,
     reference: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A dashed line to compare with; may be given several times."),
+        typer.Option(metavar="NAME=VALUE", help="Add a dashed reference line. Can be repeated."),
     ] = None,
 ) -> None:
-    """Draw learning curves: training as thin lines, validation as markers, the best validation with its value.
+    """Plot learning curves: training as thin lines, validation with markers, and the best validation result.
 
-    Perplexity is on a logarithmic scale. What is far above the rest leaves the frame, with an arrow.
+    Perplexity has a logarithmic scale. Values far above the others are cut off at the frame and marked with an arrow.
 
     Examples:
 
@@ -48,7 +49,7 @@ def curves(
     """
     references = dict(map(parse_reference, reference or []))
     if out is None and len(runs) > 1:
-        raise UsageError("several runs in one picture: say where it goes, --out FILE.")
+        raise UsageError("several runs in one plot: give --out FILE.")
     with user_errors():
         from quasirnn.tasks.console import picture
         from quasirnn.tasks.curves import NAME, draw_curves

@@ -15,32 +15,34 @@ def serve(
         list[Path] | None,
         typer.Argument(
             metavar="[RUN]...",
-            help="Folders of trained models, of any task, or names of `quasirnn models`. [default: all of those]",
+            help="Folders of trained models of any task, or names from `quasirnn models`. [default: all installed "
+            "models]",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(help="The port; 0 chooses a free one.", min=0, max=65535)] = 8000,
     queue: Annotated[int, typer.Option(help="Maximum number of waiting requests.", min=1, max=10_000)] = 32,
     deadline: Annotated[
-        float, typer.Option(help="Seconds from the arrival of a request to its answer.", min=0.1, max=3600)
+        float, typer.Option(help="Seconds from the arrival of a request to its response.", min=0.1, max=3600)
     ] = 30.0,
-    workers: Annotated[int, typer.Option(help="Requests processed at the same time.", min=1, max=64)] = 2,
+    workers: Annotated[int, typer.Option(help="Number of requests processed at the same time.", min=1, max=64)] = 2,
     processes: Annotated[
-        int, typer.Option(help="Processes that serve together, each with its own models and workers.", min=1, max=64)
+        int, typer.Option(help="Number of processes, each with its own models and workers.", min=1, max=64)
     ] = 1,
     unix: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="A Unix socket to listen on, instead of an address.")
+        Path | None, typer.Option(metavar="PATH", help="A Unix socket to listen on instead of an address.")
     ] = None,
     access_log: Annotated[
-        bool, typer.Option("--access-log", help="A line of JSON on standard output for each response.")
+        bool, typer.Option("--access-log", help="Write one line of JSON per response to standard output.")
     ] = False,
     precision: Precision = None,
 ) -> None:
     """Serve trained models on a web page and over HTTP: classify, continue and translate texts.
 
-    You can give several runs, also of the same task: a request names the model, or gets the first of its task. SIGTERM
-    or Ctrl-C ends the server after all accepted requests are answered, a second one at once. There is no
-    authentication: anyone who can connect can send requests. docs/serving.md has all paths and limits.
+    You can give several runs, also of the same task. A request may name the model; otherwise the first one of the task
+    is used. After SIGTERM or Ctrl-C, the server answers all accepted requests and exits; a second signal ends it
+    immediately. There is no authentication: anyone who can connect can send requests. docs/serving.md describes all
+    endpoints and limits.
 
     Examples:
 
@@ -60,7 +62,7 @@ def serve(
     with user_errors():
         runs = run or [Path(name) for name in shipped.models()]
         if not runs:
-            raise UsageError(f"which runs? Name folders of trained models, or install ours: {shipped.INSTALL}")
+            raise UsageError(f"no models to serve. Give folders of trained models, or install ours: {shipped.INSTALL}")
         serve_runs(
             runs,
             host=host,

@@ -26,50 +26,50 @@ def train(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...", help="Change settings, e.g. hidden_size=320 epochs=2; --show lists them."
+            metavar="[KEY=VALUE]...", help="Change settings, for example hidden_size=320 epochs=2; --show lists them."
         ),
     ] = None,
     data: Annotated[
         list[str] | None,
         typer.Option(
             metavar="DIR",
-            help="A folder with train, valid and test, or one file; may be given several times. Language model: ptb/, "
-            "wikitext-2/, or your own .txt files. Sentiment: aclImdb/, or your own .tsv, .csv or .jsonl files with "
-            "label and text. Translation: paired files (train.de, train.en), IWSLT's XML, or .tsv. Without it: the "
-            "built-in corpus.",
+            help="A folder with train, valid and test, or one file. Can be repeated. Language model: ptb/, "
+            "wikitext-2/, or your own .txt files. Sentiment: aclImdb/, or your own .tsv, .csv or .jsonl files "
+            "with label and text. Translation: paired files (train.de, train.en), IWSLT's XML, or .tsv. "
+            "[default: the built-in corpus]",
         ),
     ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="demo, paper or fast; some tasks also have best. If not given: demo for the built-in corpus, "
-            "paper for the paper's own, fast for any other.",
+            help="demo, paper or fast; some tasks also have best. [default: demo for the built-in corpus, paper for "
+            "the paper's corpora, fast for other data]",
         ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", help="The folder of this run. [default: runs/TASK-TIME]")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run of --out where it stopped.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")] = False,
     cell: Annotated[
         str | None,
         typer.Option(
             metavar="qrnn|lstm",
-            help="lstm trains an LSTM with equally many units, or with match=parameters equally many parameters. With "
-            "--seeds also both: qrnn,lstm. [default: qrnn]",
+            help="lstm trains an LSTM with as many units as the QRNN, or with match=parameters as many parameters. "
+            "With --seeds, qrnn,lstm trains both. [default: qrnn]",
         ),
     ] = None,
     seeds: Annotated[
         str | None,
         typer.Option(
             metavar="N,N,...",
-            help="A run for each seed, and for each --cell, in RUN/CELL-SEED; then their table and picture. The same "
-            "rows are held out for all, by split_seed=1 unless it is given.",
+            help="Train one run per seed and --cell in RUN/CELL-SEED, then print and plot a comparison. All runs hold "
+            "out the same rows (split_seed=1 unless you give it).",
         ),
     ] = None,
     vectors: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Sentiment: word vectors to start from, GloVe's .txt or an .npz."),
+        typer.Option(metavar="FILE", help="Sentiment: word vectors to initialise from, GloVe's .txt or an .npz."),
     ] = None,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write event files to RUN/tensorboard; needs TensorBoard.")
@@ -79,17 +79,18 @@ def train(
         typer.Option(
             "--from",
             metavar="RUN",
-            help="Fine-tune: start from the weights and the vocabulary of a trained model of this task, whose sizes "
-            "stay. The learning rate is a third of what it would be; new words are added; a classifier's output layer "
+            help="Fine-tune: start from the weights and vocabulary of a trained model of this task, with its sizes. "
+            "The learning rate is a third of the default, new words are added, and a classifier's output layer "
             "is replaced if the classes differ.",
         ),
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the settings that would be used, and exit.")] = False,
 ) -> None:
-    """Train a model: a run that can be stopped at any moment (Ctrl-C) and continued with --resume.
+    """Train a model. You can stop a run at any time (Ctrl-C) and continue it with --resume.
 
     On several processes or machines: **torchrun --nproc-per-node 2 -m quasirnn train TASK --out RUN ...**; all of them
-    must see the folder RUN. Stopped by a signal, a run is saved and the exit code is 128 + the signal's number.
+    must have access to the folder RUN. A run that is stopped by a signal is saved; the exit code is then 128 + the
+    signal number.
 
     Examples:
 
@@ -145,7 +146,7 @@ def train(
 def parse_seeds(text: str, overrides: Sequence[str]) -> list[int]:
     numbers = [each.strip() for each in text.split(",")]
     if not all(each.isascii() and each.isdigit() for each in numbers) or len(set(numbers)) < len(numbers):
-        raise UsageError(f"--seeds {text}: must be different numbers with commas between, as in 1,2,3.")
+        raise UsageError(f"--seeds {text}: must be distinct numbers separated by commas, as in 1,2,3.")
     if any(override.partition("=")[0].strip() == "seed" for override in overrides):
         raise UsageError("seed and --seeds: give one of them.")
     return [int(each) for each in numbers]
@@ -201,10 +202,10 @@ def print_outcome(task: "Task[Any]", trained: "Trained") -> None:
     outcome, run, command = trained.outcome, shlex.quote(str(trained.run.path)), typed_command()
     stopped = outcome.reason == "signal"
     if stopped:
-        say(f"Stopped and saved at step {outcome.step:,}. Go on with:")
+        say(f"Stopped and saved at step {outcome.step:,}. To continue:")
         say(f"    {command} train {task.name} --out {run} --resume")
     elif outcome.steps_made == 0 and outcome.resumed_at is not None:
-        say(f"Nothing left to do: the run stands at step {outcome.step:,}. {how_to_go_on(trained)}")
+        say(f"Nothing left to do: the run is at step {outcome.step:,}. {how_to_go_on(trained)}")
     else:
         say(f"{outcome.reason.capitalize()} after {outcome.step:,} steps, {outcome.minutes:.1f} minutes.")
     if outcome.best is not None:
@@ -221,13 +222,13 @@ def how_to_go_on(trained: "Trained") -> str:
     """Which KEY has ended a run, and a value of it that does not."""
     settings, outcome = trained.training.settings, trained.outcome
     if outcome.reason == "stopped early":
-        return f"It stopped early: no better validation for {settings.patience} epochs."
+        return f"It stopped early: no improvement on validation for {settings.patience} epochs."
     more = f"epochs={settings.epochs + 1}"
     if outcome.reason == "out of time":
         more = f"max_minutes={2 * settings.max_minutes:g}"
     elif settings.max_steps is not None and outcome.step >= settings.max_steps:
         more = f"max_steps={2 * outcome.step}"
-    return f"To go on, give it more, as in {more}."
+    return f"To continue, raise the limit, for example {more}."
 
 
 def say(text: str) -> None:

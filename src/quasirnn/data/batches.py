@@ -66,12 +66,12 @@ class LengthBatches:
             raise ValueError("LengthBatches: there are no sequences")
         if not lengths.min() > 0:
             raise ValueError(
-                f"LengthBatches: every sequence must have a token, sequence number {int(lengths.argmin())} has none"
+                f"LengthBatches: every sequence needs at least one token, sequence {int(lengths.argmin())} has none"
             )
         if min(batch_size, len(lengths)) < world_size:
             raise DataError(
-                f"LengthBatches: {len(lengths)} sequences in batches of {batch_size} cannot be divided over "
-                f"{world_size} ranks; every rank needs a row of every batch. A larger batch_size?"
+                f"LengthBatches: {len(lengths)} sequences in batches of {batch_size} cannot be divided among "
+                f"{world_size} ranks; every rank needs a row of every batch. Use a larger batch_size"
             )
         # The second where a batch would be smaller than the number of ranks: it has a few rows more instead.
         self._steps = min(-(-len(lengths) // batch_size), len(lengths) // world_size)

@@ -100,8 +100,8 @@ def read_corpus(
         if unclear or not any("train" in each.parts for each in locations):
             folder = [*unclear, locations[0].path][0]
             raise DataError(
-                f"{folder} has no training part; {sources.listing(folder, columns)}; "
-                f"say which is which: train=STEM valid=STEM test=STEM"
+                f"{folder} has no training split; {sources.listing(folder, columns)}; name the files: train=STEM "
+                "valid=STEM test=STEM"
             )
         parts = _read_train(locations, reader, seed)
     for split in wanted:
@@ -151,11 +151,11 @@ class _Reader:
         if not rows:
             if empty:
                 raise DataError(f"{source.paths[0]}: all of its {empty:,} {columns.unit} have an empty side")
-            raise TextError(f"{source.paths[0]}:1: no {columns.unit} in it. Was it copied whole?")
+            raise TextError(f"{source.paths[0]}:1: contains no {columns.unit}. Is the file complete?")
         if empty:
             self.notes.append(
-                f"{split}: {empty:,} of {empty + len(rows):,} {columns.unit} of {source.name} left out, as a side is "
-                f"empty"
+                f"{split}: {empty:,} of {empty + len(rows):,} {columns.unit} of {source.name} left out because a side "
+                "is empty"
             )
         return Part(dict(zip(columns.names, map(list, zip(*rows, strict=True)), strict=True)), source.paths)
 
@@ -204,6 +204,6 @@ def _without(parts: Mapping[str, Part], columns: Columns, group: str, notes: lis
     if len(left) == len(train):
         return train
     notes.append(
-        f"train: {len(train) - len(left):,} {columns.unit} left out, as another folder has their {group} held out"
+        f"train: {len(train) - len(left):,} {columns.unit} left out because another folder holds out their {group}"
     )
     return replace(train.select(left), files=train.files)

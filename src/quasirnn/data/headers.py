@@ -67,12 +67,12 @@ def find_layout(cells: Sequence[str], columns: Columns, place: str) -> Layout:
         known = [f"the {name} {shown(cells[number])}" for name, number in places.items() if number is not None]
         missing = [name for name, number in places.items() if number is None] or list(columns.names)
         raise TextError(
-            f"{place}: a header? It names {' and '.join(known)}, and nothing that is known as the "
-            f"{' or '.join(missing)}. Say which column that is: {_type(missing)}; if it is no header: {_first(columns)}"
+            f"{place}: is this a header? It names {' and '.join(known)} but not the {' or the '.join(missing)}. Name "
+            f"that column: {_type(missing)}; if it is not a header: {_first(columns)}"
         )
     if columns.parallel and len(cells) > 1 and all(plain(cell) in _languages() for cell in cells):
         raise TextError(
-            f"{place}: a header? It names the languages {some(list(cells))}; say which is which, as in "
+            f"{place}: is this a header? It names the languages {some(list(cells))}; choose two, for example "
             f"source={cells[0].strip()} target={cells[1].strip()}"
         )
     return Layout(tuple(range(len(columns.names))), len(columns.names), header=False)
@@ -90,12 +90,12 @@ def find_places(cells: Sequence[str], columns: Columns, place: str) -> dict[str,
         if called is not None and there.count(called) > 1:
             again = [shown(cell) for cell, other in zip(cells, there, strict=True) if other == called]
             raise TextError(
-                f"{place}: {len(again)} columns may be the {name}, {' and '.join(again)}. Rename one, or leave it out"
+                f"{place}: {len(again)} columns could be the {name}: {' and '.join(again)}. Rename or remove one"
             )
         if named is not None and columns.strict and places[name] is None:
             raise TextError(
-                f"{place}: {name}={named}: there is no such column, but {some([shown(cell) for cell in cells])}"
-                f"{did_you_mean(named, cells)}"
+                f"{place}: {name}={named}: no such column; the columns are "
+                f"{some([shown(cell) for cell in cells])}{did_you_mean(named, cells)}"
             )
     return places
 
@@ -125,8 +125,8 @@ class FirstValue:
         if self.repeated and not self.again:
             named = " ".join(f"{name}={_typed(cell)}" for name, cell in zip(columns.names, cells, strict=False))
             raise TextError(
-                f"{place}: the {columns.strata} {shown(self.first)} is in this row alone. If the row is a header, give "
-                f"{named}; if it is not, {_first(columns)}"
+                f"{place}: the {columns.strata} {shown(self.first)} occurs only in this row. If the row is a header, "
+                f"give {named}; if not, {_first(columns)}"
             )
 
 
@@ -136,18 +136,18 @@ def ragged(got: int, layout: Layout, mark: str, columns: Columns) -> str:
     own = width == len(columns.names) and not layout.numbered
     expected = f"{width} columns, {names}" if own else f"{width} columns, as the first row"
     if got < width:
-        return f"expected {expected}, got {got}. Is {mark} missing, or a text?"
-    remedy = f"Is there {mark} inside of a text?" + ("" if mark == "a tab" else ' Put it in quotes: "..."')
+        return f"expected {expected}, got {got}. Is {mark} or a text missing?"
+    remedy = f"Is there {mark} inside a text?" + ("" if mark == "a tab" else ' Put it in quotes: "..."')
     if own:
-        remedy += (
-            f" If there are other columns, a first row must name {names}, or you: {_type(columns.names)}, by number"
-        )
+        remedy += f" If there are more columns, name {names} in a header row, or give {_type(columns.names)}, by number"
     return f"expected {expected}, got {got}. {remedy}"
 
 
 def _numbered(numbers: Mapping[str, int], cells: Sequence[str], columns: Columns, place: str) -> Layout:
     if missing := [name for name in columns.names if name not in numbers]:
-        raise TextError(f"{place}: columns by number: give them all, {_type(columns.names)}; {missing[0]} has none")
+        raise TextError(
+            f"{place}: if columns are given by number, all are needed: {_type(columns.names)}; {missing[0]} is missing"
+        )
     for name, number in numbers.items():
         if not 1 <= number <= len(cells):
             raise TextError(f"{place}: {name}={number}: the row has {len(cells)} columns, counted from 1")

@@ -34,13 +34,13 @@ def hold_out(
         text = whole.text
         if len(text) < BLOCKS:
             raise DataError(
-                f"{whole.files[0]}: a text of {len(text)} characters is too short to hold {named} out of it; at least "
-                f"{BLOCKS} are needed. Give them as files of their own: {_files(missing, '.txt')}"
+                f"{whole.files[0]}: a text of {len(text)} characters is too short to hold out {named}; at least "
+                f"{BLOCKS} are needed. Provide separate files: {_files(missing, '.txt')}"
             )
         texts = cut_text(text, missing, seed)
         share = 1 - len(texts["train"]) / len(text)
         name = next(iter(whole.columns))
-        note = f"{named}: no such file, so cut from train ({share:.0%} of it, seed {seed})"
+        note = f"{named}: no such file, so it is taken from train ({share:.0%} of it, seed {seed})"
         return {split: Part({name: [part]}, whole.files) for split, part in texts.items()}, note
     assert columns.group is not None
     strata = whole[columns.strata] if columns.strata else [""] * len(whole)
@@ -49,11 +49,11 @@ def hold_out(
     if not all(rows[split] for split in missing):
         different = len(set(whole[columns.group]))
         raise DataError(
-            f"{location.path}: {len(whole)} {columns.unit}, {different} of them different, are too few to hold {named} "
-            f"out. Give files of their own: {_files(missing, columns.suffixes[0])}"
+            f"{location.path}: {len(whole)} {columns.unit}, {different} of them different, are too few to hold out "
+            f"{named}. Provide separate files: {_files(missing, columns.suffixes[0])}"
         )
     count = len(whole) - len(rows["train"])
-    kept = f"the same share of every {columns.strata}" if columns.strata else f"no {columns.group} on both sides"
+    kept = f"the same share of every {columns.strata}" if columns.strata else f"no {columns.group} in two splits"
     note = (
         f"{location.name}: no file for {named}, so held out of train ({count:,} of {len(whole):,} {columns.unit}, "
         f"{kept}, seed {seed})"

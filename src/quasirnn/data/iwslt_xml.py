@@ -32,7 +32,7 @@ def read_segments(path: Path) -> list[str]:
     with path.open("rb") as stream:
         content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise TextError(f"{path}:1: has more than {MAX_BYTES:,} bytes; IWSLT's XML files have a few million")
+        raise TextError(f"{path}:1: has more than {MAX_BYTES:,} bytes; the XML files of IWSLT have a few million")
     try:
         # All at once: piece by piece, what is not finished (a long comment) would be read again with every piece.
         reader.parser.Parse(content, True)
@@ -43,7 +43,7 @@ def read_segments(path: Path) -> list[str]:
     except (LookupError, ValueError) as error:
         raise TextError(f"{path}:1: its encoding cannot be read ({one_line(error)}). Convert it to UTF-8") from None
     if not reader.segments:
-        raise TextError(f"{path}:1: no <seg> in it, where IWSLT's files have their sentences")
+        raise TextError(f"{path}:1: contains no <seg>, which IWSLT files use for sentences")
     return reader.segments
 
 
@@ -87,10 +87,10 @@ class _Segments:
             self.pieces.append(text)
 
     def _entity_declared(self, name: str, *_: object) -> None:
-        raise TextError(f"{self._place()}: it declares an entity of its own, {name!r:.60}; IWSLT's files have none")
+        raise TextError(f"{self._place()}: declares an entity, {name!r:.60}, which IWSLT files never do")
 
     def _entity_unknown(self, name: str, _: object) -> None:
-        raise TextError(f"{self._place()}: no such entity as {name!r:.60}; XML has amp, lt, gt, quot and apos")
+        raise TextError(f"{self._place()}: unknown entity {name!r:.60}; XML has amp, lt, gt, quot and apos")
 
     def _place(self) -> str:
         return f"{self.path}:{self.parser.CurrentLineNumber}"

@@ -134,8 +134,8 @@ def mismatch(name: str, split: str, part: Part) -> str | None:
     counts = type(expected).of(part)
     if counts == expected:
         return None
-    guess = " Was it cut short?" if counts.size < expected.size else ""
-    return f"not {name} as published, whose {split} has {expected}; this one has {counts}.{guess}"
+    guess = " Is it incomplete?" if counts.size < expected.size else ""
+    return f"differs from the published {name}: its {split} has {expected}; this one has {counts}.{guess}"
 
 
 def line_count(text: str) -> int:

@@ -38,8 +38,8 @@ PACKED_LABELS = {"1": "pos", "0": "neg"}
 ADVICE = {
     ".xlsx": ": save it as CSV (UTF-8)",
     ".xls": ": save it as CSV (UTF-8)",
-    ".json": ": put one object on a line, and call it .jsonl",
-    ".txt": ": call it .tsv, with a tab between the columns",
+    ".json": ": put one object per line, and name it .jsonl",
+    ".txt": ": name it .tsv, with a tab between the columns",
     ".parquet": ": save it as .csv or .jsonl",
 }
 
@@ -89,7 +89,7 @@ def _checked(rows: Iterator[Row], columns: Columns) -> Iterator[Row]:
             continue
         for name, value in zip(columns.names, stripped, strict=True):
             if not value:
-                raise TextError(f"{place}: the {name} is empty. Leave the row out?")
+                raise TextError(f"{place}: the {name} is empty. Remove the row?")
         # Texts are kept as they are: white space may mean something there.
         yield (stripped[0], *values[1:]), place
 
@@ -97,7 +97,7 @@ def _checked(rows: Iterator[Row], columns: Columns) -> Iterator[Row]:
 def _from_text(path: Path) -> Iterator[Row]:
     text = read_text(path)
     if not text:
-        raise TextError(f"{path}:1: the file is empty; a corpus needs text. Was it copied whole?")
+        raise TextError(f"{path}:1: the file is empty. Is the copy complete?")
     yield (text,), f"{path}:1"
 
 
@@ -108,8 +108,8 @@ def _from_parallel_files(source: Source) -> Iterator[Row]:
         if len(side) != len(first):
             unit = "segments" if path.suffix == XML else "lines of text"
             raise DataError(
-                f"{source.paths[0]} has {len(first):,} {unit} and {path} has {len(side):,}; both must have equally "
-                f"many, as each belongs to the other's with the same number"
+                f"{source.paths[0]} has {len(first):,} {unit} and {path} has {len(side):,}; both must have the same "
+                "number, because they are paired by line"
             )
     for number, values in enumerate(zip(*sides, strict=True), 1):
         yield tuple(value.strip() for value in values), f"{source.paths[0]}:{number}"
@@ -197,7 +197,7 @@ def _read_quoted(file: Path, mark: str) -> Records:
                 raise TextError(f"{file}:{first}: a quote is opened here and never closed") from None
             if "new-line" in str(error):
                 raise TextError(
-                    f"{file}:{reader.line_num}: a carriage return inside of a text: put it in quotes"
+                    f"{file}:{reader.line_num}: a carriage return inside a text: put the text in quotes"
                 ) from None
             raise TextError(
                 f"{file}:{reader.line_num}: {MARKS[mark]} or the end of the line must follow a closing quote. A quote "
@@ -234,7 +234,7 @@ def _from_json(file: Path, columns: Columns) -> Iterator[Row]:
         places = find_places(keys, columns, place)
         there = [number for number in places.values() if number is not None]
         if len(set(there)) < len(there):
-            raise TextError(f"{place}: {' and '.join(columns.names)} are one key, {shown(keys[there[0]])}")
+            raise TextError(f"{place}: {' and '.join(columns.names)} are the same key, {shown(keys[there[0]])}")
         yield tuple(_json_value(record, keys, name, places[name], place) for name in columns.names), place
 
 
@@ -242,7 +242,9 @@ def _json_value(record: dict[str, object], keys: Sequence[str], name: str, numbe
     key = name if number is None else keys[number]
     value = record.get(key)
     if value is None:
-        others = f"; there is {some([shown(each) for each in keys])}. Say which it is: {name}=KEY" if keys else ""
+        others = (
+            f"; the keys are {some([shown(each) for each in keys])}. Name the right one: {name}=KEY" if keys else ""
+        )
         raise TextError(f"{place}: the {name} is missing{others if number is None else ''}")
     # A number of stars may be 4.0.
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
@@ -250,5 +252,5 @@ def _json_value(record: dict[str, object], keys: Sequence[str], name: str, numbe
     if not isinstance(value, str):
         raise TextError(f'{place}: "{key}" must be a string, got {value!r:.60}')
     if has_lone_surrogate(value):
-        raise TextError(f'{place}: "{key}" holds half of a surrogate pair, which is no character')
+        raise TextError(f'{place}: "{key}" contains half of a surrogate pair, which is not a character')
     return value

@@ -102,13 +102,13 @@ def listing(folder: Path, columns: Columns) -> str:
     if folder.is_file():
         return "it is a single file"
     if sources := list(_sources(folder, columns)):
-        return f"it holds {some([source.name for source in sources])}"
+        return f"it contains {some([source.name for source in sources])}"
     names = sorted(file.name for file in folder.iterdir() if file.is_file())
     if archives := [name for name in names if name.endswith(ARCHIVES)]:
-        return f"it holds {some(archives)}, to be unpacked first"
+        return f"it contains {some(archives)}, which must be unpacked first"
     if columns.parallel and names:
-        return f"it holds {some(names)}. Other languages: source=LANGUAGE target=LANGUAGE"
-    return f"it holds no {', '.join(columns.suffixes)} file"
+        return f"it contains {some(names)}. For other languages: source=LANGUAGE target=LANGUAGE"
+    return f"it contains no {', '.join(columns.suffixes)} file"
 
 
 def _locate(typed: str, columns: Columns, stems: Mapping[str, list[str]]) -> Location:
@@ -169,8 +169,8 @@ def _single(path: Path, columns: Columns) -> Source:
     if columns.parallel and "\t" not in first_line(path):
         pair = " and one in .".join(columns.parallel.values())
         raise DataError(
-            f"{path} has no other side: {columns.unit} are read from two files, one that ends in .{pair}, or from one "
-            f".tsv, .csv or .jsonl file"
+            f"{path} has no counterpart: {columns.unit} are read from two files, one that ends in .{pair}, or from "
+            "one .tsv, .csv or .jsonl file"
         )
     # A single text file may have any name; a table is read by its suffix or its tabs, and refused there.
     return Source(Path(plain_name(path)).stem, (path,))
@@ -182,7 +182,7 @@ def _choose_folder(path: Path, columns: Columns, stems: Mapping[str, list[str]])
         return path
     inside = [child for child in sorted(path.iterdir()) if child.is_dir() and any(_sources(child, columns))]
     if len(inside) > 1:
-        raise DataError(f"{path} holds several corpora; give one of them: {some([str(child) for child in inside])}")
+        raise DataError(f"{path} contains several corpora; choose one: {some([str(child) for child in inside])}")
     return inside[0] if inside else path
 
 
@@ -258,5 +258,5 @@ def _one(folder: Path, split: str, there: list[Source]) -> Source | None:
         if len(set(names)) < len(names):
             names = [source.paths[0].name for source in there]
         choices = " or ".join(f"{split}={name}" if split in SPLITS else name for name in names[:4])
-        raise DataError(f"{folder} holds {some(names)}; say which it is: {choices}")
+        raise DataError(f"{folder} contains {some(names)}; choose one: {choices}")
     return there[0] if there else None

@@ -41,15 +41,14 @@ class Streams:
             raise DataError(f"Streams: rank must be 0 to world_size - 1 = {world_size - 1}, got {rank}")
         if batch_size % world_size:
             raise DataError(
-                f"Streams: batch_size is the global one and must divide evenly over the ranks, "
-                f"got batch_size {batch_size} over {world_size}. "
-                f"batch_size={-(-batch_size // world_size) * world_size}?"
+                "Streams: batch_size is the global one and must be divisible by the number of ranks, got batch_size "
+                f"{batch_size} over {world_size}. batch_size={-(-batch_size // world_size) * world_size}?"
             )
         steps = (len(ids) - 1) // batch_size
         if steps < 1:
             raise DataError(
-                f"Streams: a sequence of {len(ids)} cannot be cut into {batch_size} streams; "
-                f"at least {batch_size + 1} are needed. A smaller batch_size?"
+                f"Streams: a sequence of {len(ids)} cannot be split into {batch_size} streams; at least "
+                f"{batch_size + 1} are needed. Use a smaller batch_size"
             )
         share = batch_size // world_size
         first = rank * share * steps
@@ -111,7 +110,7 @@ class EvaluationStreams:
         if context < 0:
             raise DataError(f"EvaluationStreams: context must be at least 0, got {context}")
         if len(ids) < 2:
-            raise DataError(f"EvaluationStreams: a text of {len(ids)} has nothing to predict; at least 2 are needed")
+            raise DataError(f"EvaluationStreams: a text of {len(ids)} is too short; at least 2 are needed")
         self.ids = ids
         self.length = length
         self.batch_size = batch_size

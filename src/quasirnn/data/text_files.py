@@ -90,16 +90,14 @@ def read_blocks(source: str | Path | BinaryIO) -> Iterator[str]:
             start = stream.peek(8)[:8]
             what = next((what for magic, what in NO_TEXT.items() if start.startswith(magic)), None)
             if what is not None:
-                raise TextError(f"{source}:1: this is no text but {what}")
+                raise TextError(f"{source}:1: this is not text but {what}")
             if not start.startswith(GZIP):
                 yield from _decode(stream, str(source))
                 return
             try:
                 yield from _decode(gzip.GzipFile(fileobj=stream), str(source))
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-                raise TextError(
-                    f"{source}:1: a gzip archive that is damaged: {one_line(error)}. Copy it again"
-                ) from None
+                raise TextError(f"{source}:1: a damaged gzip archive: {one_line(error)}. Copy it again") from None
     else:
         name = getattr(source, "name", None)
         yield from _decode(source, name if isinstance(name, str) and name != "<stdin>" else "standard input")
@@ -161,9 +159,9 @@ class _Decoder:
         if lines == column == 0 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             problem, remedy = "is the start of UTF-16 text", "Convert it: iconv -f UTF-16 -t UTF-8"
         elif (lines, column, data[fault]) == (0, 1, 0x8B):
-            problem, remedy = "shows that this is no text but a gzip archive", "Unpack it first: gunzip"
+            problem, remedy = "shows that this is a gzip archive, not text", "Unpack it first: gunzip"
         elif data[fault] == 0:
-            problem, remedy = "is NUL", "Plain text has none: it may be UTF-16, or no text at all"
+            problem, remedy = "is NUL", "Plain text has none: it may be UTF-16, or not text at all"
         else:
             problem = f"(0x{data[fault]:02x}) is not UTF-8"
             remedy = "Convert the text; if it is Latin-1: iconv -f LATIN1 -t UTF-8"

@@ -48,7 +48,7 @@ class VectorTable:
     def note_repeated(self, repeated: list[str]) -> None:
         if repeated:
             more = f", and {len(repeated) - 1:,} more" if repeated[1:] else ""
-            self.notes.append(f"{repeated[0]} is there a second time{more}; the first vector of a word holds")
+            self.notes.append(f"{repeated[0]} occurs a second time{more}; the first vector of a word is used")
 
 
 def read_vectors(path: str | Path, wanted: Set[str]) -> VectorTable:
@@ -89,9 +89,11 @@ def _from_text(path: Path, wanted: Set[str]) -> VectorTable:
         if table.see(word, wanted, place, repeated):
             table.rows[word] = _numbers(line[len(word) + 1 :].split(" "), place)
     if table.words == 0:
-        raise TextError(f"{path}:1: no word vectors in it. Was it copied whole?")
+        raise TextError(f"{path}:1: contains no word vectors. Is the file complete?")
     if promised is not None and promised != table.words:
-        table.notes.append(f"{path}:1: promises {promised:,} words, there are {table.words:,}. Was it cut short?")
+        table.notes.append(
+            f"{path}:1: the header says {promised:,} words, but there are {table.words:,}. Is the file complete?"
+        )
     table.note_repeated(repeated)
     return table
 
@@ -114,7 +116,7 @@ def _word(line: str, dimension: int, place: str) -> str:
 
 def _numbers(parts: list[str], place: str) -> np.ndarray:
     if not parts:
-        raise TextError(f"{place}: expected a word and its numbers with a space between them, got a single word")
+        raise TextError(f"{place}: expected a word and its numbers, separated by spaces, got a single word")
     try:
         with np.errstate(over="ignore"):
             vector = np.array([float(part) for part in parts]).astype(np.float32)
@@ -175,7 +177,7 @@ def _read_rows(path: Path, file: IO[bytes], words: list[str], wanted: Set[str]) 
         if table.see(word, wanted, place, repeated):
             vector = np.frombuffer(row, dtype).astype(np.float32)
             if not np.isfinite(vector).all():
-                raise DataError(f"{place}: the vector of {word!r:.60} has a number that is not finite")
+                raise DataError(f"{place}: the vector of {word!r:.60} contains a number that is not finite")
             table.rows[word] = vector
     table.note_repeated(repeated)
     return table
@@ -191,7 +193,7 @@ def _header(path: Path, name: str, file: IO[bytes]) -> tuple[tuple[int, ...], np
     if dtype.hasobject:
         raise ValueError("Object arrays cannot be loaded")
     if fortran_order and len(shape) > 1:
-        raise DataError(f"{path}: {name} must be plain numbers in the order of C")
+        raise DataError(f"{path}: {name} must be plain numbers in C order")
     return shape, dtype
 
 
@@ -220,5 +222,5 @@ def _sound(path: Path) -> Iterator[None]:
         zlib.error,
     ) as error:
         raise DataError(
-            f"{path}: not a .npz of plain numbers ({one_line(error)[:100]}). Was it copied whole?"
+            f"{path}: not a .npz of plain numbers ({one_line(error)[:100]}). Is the file complete?"
         ) from None

@@ -122,8 +122,8 @@ class Vocabulary:
         kept = {token: counts.get(token, 0) for token in specials.values()}
         if max_size is not None and max_size <= len(kept):
             raise DataError(
-                f"a vocabulary of {max_size} has no room for words beside its special tokens {' '.join(kept)}; "
-                f"it must hold at least {len(kept) + 1}"
+                f"a vocabulary of {max_size} has no room for words besides its special tokens {' '.join(kept)}; it "
+                f"must have at least {len(kept) + 1}"
             )
         frequent = (token for token, count in counts.items() if count >= min_count and token not in kept)
         ranked = sorted(frequent, key=lambda token: (-counts[token], token))
@@ -131,7 +131,7 @@ class Vocabulary:
         left_out = sum(counts.values()) - sum(kept.values())
         if left_out:
             if "unknown" not in specials:
-                raise ValueError("a vocabulary that leaves tokens out needs a special token for unknown ones")
+                raise ValueError("a vocabulary that leaves tokens out needs an unknown token")
             kept[specials["unknown"]] += left_out
         return cls(kind, sorted(kept, key=lambda token: (-kept[token], token)), specials, lowercase, tokeniser)
 
@@ -174,8 +174,8 @@ class Vocabulary:
         if left_out := [token for token in counts if token not in vocabulary]:
             share = sum(counts[token] for token in left_out) / counts.total()
             notes.append(
-                f"vocabulary: {len(left_out):,} of {len(counts):,} {kind}s are too rare for it; they, {share:.1%} of "
-                f"the training text, are read as {vocabulary.specials['unknown']}"
+                f"vocabulary: {len(left_out):,} of {len(counts):,} {kind}s, {share:.1%} of the training text, are too "
+                f"rare and are read as {vocabulary.specials['unknown']}"
             )
         return vocabulary
 
@@ -296,8 +296,8 @@ class Vocabulary:
             if unknown is None:
                 token = tokens[int(gaps.argmax())]
                 raise ValueError(
-                    f"{token!r:.60} is not among the {len(self):,} tokens of the vocabulary, and none stands for "
-                    f"unknown ones. Leave it out of the text, or train on a text that holds it"
+                    f"{token!r:.60} is not one of the {len(self):,} tokens of the vocabulary, which has no unknown "
+                    "token. Remove it from the text, or train on text that contains it"
                 )
             numbers[gaps] = unknown
         return numbers
@@ -314,7 +314,8 @@ class Vocabulary:
         if len(self._numbers) < len(self.tokens):
             again = next(token for number, token in enumerate(self.tokens) if self._numbers[token] != number)
             raise ValueError(
-                f'"tokens" holds {again!r:.60} twice, as number {self.tokens.index(again)} and {self._numbers[again]}'
+                f'"tokens" contains {again!r:.60} twice, as number {self.tokens.index(again)} and '
+                f"{self._numbers[again]}"
             )
         for role, token in self.specials.items():
             if role not in ROLES:
@@ -352,7 +353,7 @@ class Vocabulary:
         try:
             values = parse_json_object(text)
             if (got := values.get("format", FORMAT)) != FORMAT or type(got) is not int:
-                raise ValueError(f'"format" must be {FORMAT}, got {got!r:.60}. Was it written by a later release?')
+                raise ValueError(f'"format" must be {FORMAT}, got {got!r:.60}. Was it written by a newer version?')
             file = parse(VocabularyFile, values)
             return cls(file.kind, file.tokens, file.specials, file.lowercase, file.tokeniser)
         except Mistakes as mistakes:

@@ -65,13 +65,13 @@ def load(
     table = read_vectors(path, {form for word in words for form in (word, word.lower())})
     if dimension is not None and dimension != table.dimension:
         raise DataError(
-            f"{path}: its vectors have {table.dimension} numbers, the model wants {dimension}. "
-            f"Another file, or embedding_size={table.dimension}?"
+            f"{path}: its vectors have {table.dimension} dimensions, but the model needs {dimension}. Use another "
+            f"file, or embedding_size={table.dimension}"
         )
     uncased = table.cased <= STRAY_CASED * table.words
     rows = {word: row for word in words if (row := _look_up(word, table, uncased)) is not None}
     if not rows:
-        raise DataError(f"{path}: none of its {table.words:,} words is one of the {len(words):,} of the texts")
+        raise DataError(f"{path}: none of its {table.words:,} words occurs among the {len(words):,} words of the texts")
 
     found = torch.tensor([token in rows for token in vocabulary.tokens])
     known = torch.stack([torch.from_numpy(rows[token]) for token in vocabulary.tokens if token in rows])
@@ -95,7 +95,7 @@ def _summary(path: str | Path, dimension: int, found: int, words: int, running: 
     text = f"vectors: {found:,} of {words:,} words ({found / words:.1%})"
     if running is not None:
         text += f", {running:.1%} of the running text,"
-    text += f" have one of {dimension} numbers in {path}"
+    text += f" have a vector of {dimension} dimensions in {path}"
     if uncased:
         text += ", looked up in lower case"
-    return text + ("; the others start at random" if found < words else "")
+    return text + ("; the others are initialised at random" if found < words else "")

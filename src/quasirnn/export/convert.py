@@ -62,7 +62,8 @@ def convert(
         return _language_model(layers, ends, zoneout)
     if input_size is None or hidden_size is None:
         raise UserError(
-            "layers alone: in Python, quasirnn.convert(FILE, input_size=..., hidden_size=...) makes a QRNN of them."
+            "only layers, without a language model: use quasirnn.convert(FILE, input_size=..., hidden_size=...) in "
+            "Python."
         )
     rnn = _stack(layers, input_size, [hidden_size] * len(layers), zoneout)
     return rnn.eval()
@@ -75,13 +76,13 @@ def _read(file: Path) -> dict[str, Any]:
         raise UserError(f"{file}: {one_line(error)}.") from None
     except Exception:
         raise UserError(
-            f"{file}: holds more than tensors, a whole model perhaps, which is a program and is not run. Where it came "
-            "from: torch.save(model.state_dict(), FILE)."
+            f"{file}: contains more than tensors, perhaps a whole model, which can run code and is not loaded. Where "
+            "its code is installed, save: torch.save(model.state_dict(), FILE)."
         ) from None
     if isinstance(state, dict) and isinstance(state.get("model"), dict):
         state = state["model"]  # fastai saves the optimizer's state beside it
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise UserError(f"{file}: is no state dict.")
+        raise UserError(f"{file}: is not a state dict.")
     return state
 
 
@@ -90,16 +91,16 @@ def _layers(state: Mapping[str, Tensor]) -> list[Foreign]:
     stacks: dict[int, set[str]] = {}  # what stands before the names of a layer
     for name, value in state.items():
         if "bwd" in name:
-            raise UserError(f"{name}: a bidirectional stack of fastai's, which has no equal here.")
+            raise UserError(f"{name}: a bidirectional stack of fastai, which has no counterpart here.")
         if match := STACK.fullmatch(name) or ONE_LAYER.fullmatch(name):
             number = int(match[1] or 0)
             parts.setdefault(number, {})[match[2]] = value.float()
             stacks.setdefault(number, set()).add(name.partition("linear.")[0])
             if len(stacks[number]) > 1:
                 both = " and ".join(f"{each}*" for each in sorted(stacks[number]))
-                raise UserError(f"several stacks: {both}. Convert a state dict of one at a time.")
+                raise UserError(f"several stacks: {both}. Convert one state dict at a time.")
     if not parts or sorted(parts) != list(range(len(parts))):
-        raise UserError("no QRNN layers in it: rnns.0.linear.weight, layers.0.linear.weight or linear.weight.")
+        raise UserError("contains no QRNN layers: rnns.0.linear.weight, layers.0.linear.weight or linear.weight.")
     layers = []
     for number, part in sorted(parts.items()):
         weight = part.get("weight_raw", part.get("weight"))
@@ -160,7 +161,7 @@ def _stack(layers: list[Foreign], input_size: int, sizes: list[int], zoneout: fl
         widths.append(columns // D)
         gates.append(rows // own)
     if len(set(gates)) > 1:
-        raise UserError(f"its layers differ in their number of gates, {gates}.")
+        raise UserError(f"its layers have different numbers of gates, {gates}.")
     pooling = "f" if gates[0] == 2 else "fo"
     rnn = QRNN(input_size, H, len(layers), kernel_size=widths, pooling=pooling, zoneout=zoneout)
     inputs = [input_size, *sizes]

@@ -51,12 +51,14 @@ def _vocabulary(file: Path, size: int) -> Vocabulary:
     # Each needs a name of its own; no text has them.
     tokens = [f"{FILLER}{number}" if line == FILLER else line for number, line in enumerate(read_lines(file))]
     if len(tokens) != size:
-        raise UserError(f"{file}: has {len(tokens):,} lines, the model {size:,} tokens; write one token a line.")
+        raise UserError(
+            f"{file}: has {len(tokens):,} lines, but the model has {size:,} tokens; write one token per line."
+        )
     specials = {}
     for role, names in (("unknown", UNKNOWN), ("end", END)):
         there = [name for name in names if name in tokens]
         if not there:
-            raise UserError(f"{file}: has none of {' and '.join(names)}, which stands for {role}.")
+            raise UserError(f"{file}: has none of {' and '.join(names)} for the role {role}.")
         specials[role] = there[0]
     try:
         return Vocabulary("word", tokens, specials)

@@ -56,7 +56,7 @@ class QuasiRNNConfig(transformers.PreTrainedConfig):
         built = _built(model, self.arguments)
         rnn = built.rnn
         if not isinstance(rnn, QRNN):
-            raise UserError("quasirnn.hf: only models on a QRNN; this one has an LSTM.")
+            raise UserError("quasirnn.hf: only QRNN models are supported; this one is an LSTM.")
         self.vocab_size = built.embedding.num_embeddings
         self.hidden_size, self.num_hidden_layers = rnn.hidden_size, rnn.num_layers
         # The cache then has one recurrent state for each layer.
@@ -74,10 +74,10 @@ class QuasiRNNConfig(transformers.PreTrainedConfig):
         folder = Path(folder)
         config = read_config(folder)
         if config.get("quantized"):
-            raise UserError(f"{folder}: is an int8 copy; use the run it was made of.")
+            raise UserError(f"{folder}: is an int8 copy; use the original run.")
         kinds = {kind.__name__: kind for kind in (LanguageModel, SequenceClassifier)}
         if config["model"] not in kinds:
-            raise UserError(f"{folder}: holds a {config['model']}; transformers gets {' and '.join(kinds)}.")
+            raise UserError(f"{folder}: contains a {config['model']}; transformers supports {' and '.join(kinds)}.")
         arguments = constructor_arguments(kinds[config["model"]], config, folder / CONFIG)
         run = Run(folder)
         if run.vocabulary.exists():
@@ -245,7 +245,9 @@ class _Rows:
         start = mask.int().argmax(1)
         step = torch.arange(T, device=mask.device)
         if not torch.equal(mask, (step >= start[:, None]) & (step < (start + self.lengths)[:, None])):
-            raise ValueError("attention_mask: the tokens of a row must stand together, padding before or after them.")
+            raise ValueError(
+                "attention_mask: the tokens of a row must be contiguous, with padding before or after them."
+            )
         # A row without a token reads one, which nobody looks at.
         self.lengths = self.lengths.clamp(min=1)
         self.mask = mask
@@ -272,8 +274,8 @@ def tokenizer(folder: str | Path) -> transformers.PreTrainedTokenizerFast:
     vocabulary: Vocabulary = Run(Path(folder)).read_vocabulary()
     if vocabulary.tokeniser == "review":
         raise UserError(
-            f"{folder}: its words are found by the rules of quasirnn.data.review_tokens, which no tokenizer of "
-            "transformers has: use quasirnn.load(RUN).vocabulary.encode(text)."
+            f"{folder}: its words follow the rules of quasirnn.data.review_tokens, which no tokenizer of transformers "
+            "has: use quasirnn.load(RUN).vocabulary.encode(text)."
         )
     specials = vocabulary.specials
     made = Tokenizer(

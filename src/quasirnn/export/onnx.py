@@ -56,14 +56,14 @@ def export(model: nn.Module, path: str | Path, *, step: bool = False, lengths: b
 def _files(model: nn.Module, path: Path, step: bool, lengths: bool) -> dict[Path, Graph]:
     if any(isinstance(module, QUANTIZED) for module in model.modules()):
         raise UserError(
-            "this is an int8 copy: export the model it was made of; onnxruntime's quantize_dynamic(..., "
-            "reduce_range=True) makes an int8 file of that."
+            "this is an int8 copy: export the original model; onnxruntime.quantization.quantize_dynamic(..., "
+            "reduce_range=True) makes an int8 file of it."
         )
     poolings = {module.pooling for module in model.modules() if isinstance(module, QRNNLayer)}
     if others := sorted(poolings - {"f", "fo", "ifo"}):
-        raise UserError(f"pooling {others[0]!r} has no ONNX form; f, fo and ifo have.")
+        raise UserError(f"pooling {others[0]!r} is not supported in ONNX; f, fo and ifo are.")
     if lengths and not isinstance(model, QRNN):
-        raise UserError("lengths=True is for a QRNN; a model's file has the inputs it needs.")
+        raise UserError("lengths=True is for a QRNN; the file of a model has the inputs it needs.")
     if isinstance(model, QRNN):
         return {path: layer_graph(model, step, lengths)}
     makers: dict[type[nn.Module], Callable[..., Graph]] = {SequenceClassifier: _classifier, LanguageModel: _stream}
@@ -72,15 +72,15 @@ def _files(model: nn.Module, path: Path, step: bool, lengths: bool) -> dict[Path
     if isinstance(model, Translator):
         if not isinstance(model.encoder, QRNNEncoder) or not isinstance(model.decoder, QRNNDecoder):
             raise UserError(
-                "this translator has LSTMs, which have no ONNX form here: export one with --cell qrnn, or its modules "
-                "with torch.onnx.export."
+                "translators with LSTMs cannot be exported to ONNX: export one with --cell qrnn, or its modules with "
+                "torch.onnx.export."
             )
         named = path if path.suffix == ".onnx" else path.with_name(f"{path.name}.onnx")
         return {
             named.with_suffix(".encoder.onnx"): _encoder(model, model.encoder, model.decoder),
             named.with_suffix(".step.onnx"): _decoder_step(model, model.decoder),
         }
-    raise UserError(f"{type(model).__name__} has no ONNX form here; there is one of a QRNN and of quasirnn's models.")
+    raise UserError(f"{type(model).__name__} cannot be exported to ONNX; QRNN and quasirnn's models can.")
 
 
 def _state_shape(rnn: nn.Module) -> list[int | str]:
@@ -91,7 +91,7 @@ def _state_shape(rnn: nn.Module) -> list[int | str]:
 
 def _check_step(rnn: QRNN) -> None:
     if rnn.bidirectional or not rnn.causal:
-        raise UserError("one step alone needs a causal network of one direction; leave step out.")
+        raise UserError("a single step needs a causal network of one direction; leave step out.")
 
 
 def layer_graph(rnn: QRNN, step: bool = False, lengths: bool = False) -> Graph:
@@ -103,7 +103,7 @@ def layer_graph(rnn: QRNN, step: bool = False, lengths: bool = False) -> Graph:
     if step:
         _check_step(rnn)
         if lengths:
-            raise UserError("one step alone has no lengths.")
+            raise UserError("a single step has no lengths.")
         x = graph.input("input", "float32", ["B", D])
     else:
         x = graph.input("input", "float32", [*time, D])
@@ -133,7 +133,7 @@ def _recurrent(
 
 def _classifier(model: SequenceClassifier, step: bool) -> Graph:
     if step:
-        raise UserError("a classifier reads whole texts: it has no step.")
+        raise UserError("a classifier reads whole texts and has no single step.")
     graph = Graph("sequence_classifier")
     tokens = graph.input("tokens", "int64", ["T", "B"])
     lengths = graph.input("lengths", "int64", ["B"])
@@ -156,7 +156,9 @@ def _classifier(model: SequenceClassifier, step: bool) -> Graph:
 
 def _stream(model: LanguageModel, step: bool) -> Graph:
     if model.document_start is not None:
-        raise UserError("this language model cuts its state where a document starts, which its ONNX form has not.")
+        raise UserError(
+            "this language model resets its state at the start of a document, which its ONNX export does not support."
+        )
     graph = Graph("language_model")
     sizes: list[int | str] = ["B"] if step else ["T", "B"]
     tokens = graph.input("token" if step else "tokens", "int64", sizes)

@@ -204,7 +204,7 @@ def constructor_arguments(cls: type[nn.Module], config: Mapping[str, Any], file:
     """The arguments for the constructor of `cls` in a configuration, each of the type in the signature."""
     if config["model"] != cls.__name__:
         raise ModelFileError(
-            f"{file}: holds a {shown(config['model'])}, not a {cls.__name__!r}. Load it with its own class."
+            f"{file}: contains a {shown(config['model'])}, not a {cls.__name__!r}. Load it with its own class."
         )
     types = get_type_hints(cls.__init__)
     hints = {name: types.get(name, Any) for name in inspect.signature(cls).parameters}
@@ -301,7 +301,9 @@ class Tensors:
         """ModelFileError unless the tensors, and the files beside this one, are those that were written."""
         text = (self._handle.metadata() or {}).get(HASHES)
         if text is None:
-            logger.warning("%s: has no sha256, as an older version wrote it: damage would not be noticed.", self.file)
+            logger.warning(
+                "%s: has no sha256, because an older version wrote it: damage would not be detected.", self.file
+            )
             return
         try:
             hashes = parse_json_object(text)

@@ -199,7 +199,7 @@ class QRNNLayer(nn.Module):
                 checks.shaped(who, "the cells of the state", c, "(B, H)", (B, self.hidden_size), x)
             if context is not None:
                 if self.context_size == 0:
-                    raise ValueError(f"{who}: a context goes with a causal layer that reads forwards only.")
+                    raise ValueError(f"{who}: only a causal layer in the forward direction has a context.")
                 sizes = (B, self.context_size, D)
                 checks.shaped(who, "the context of the state", context, "(B, k - 1, D)", sizes, x)
             state = LayerState(c, context)

@@ -110,7 +110,7 @@ class QRNN(nn.Module):
         self.proj_size = 0
         if self.dropout > 0 and num_layers == 1:
             warnings.warn(
-                "QRNN: dropout acts between layers, and num_layers = 1 has nothing between; it does nothing here.",
+                "QRNN: dropout applies between layers, so it has no effect with num_layers = 1.",
                 stacklevel=2,
             )
         directions = 2 if bidirectional else 1
@@ -191,7 +191,7 @@ class QRNN(nn.Module):
         if isinstance(input, PackedSequence):
             if not whole:
                 raise ValueError(
-                    "QRNN: a PackedSequence carries its lengths; leave lengths=, starts= and cu_seqlens= out."
+                    "QRNN: a PackedSequence has its own lengths; leave lengths=, starts= and cu_seqlens= out."
                 )
             return self._forward_packed(input, hx)
         if isinstance(input, torch.fx.Proxy):
@@ -258,9 +258,11 @@ class QRNN(nn.Module):
                 mask = sequence_starts.check("QRNN", starts, T, B, x.device)
                 return checks.Rows(checks.lengths("QRNN", lengths, T, B, x.device), mask)
             if lengths is not None or starts is not None or state is not None:
-                raise ValueError("QRNN: cu_seqlens= says where sequences start and end; leave hx, lengths, starts out.")
+                raise ValueError(
+                    "QRNN: cu_seqlens= gives the start and end of every sequence; leave hx, lengths, starts out."
+                )
             if B != 1:
-                raise checks.ShapeError(f"QRNN: cu_seqlens= goes with one row, (T, D) or a batch of 1, got {B} rows.")
+                raise checks.ShapeError(f"QRNN: cu_seqlens= needs a single row, (T, D) or a batch of 1, got {B} rows.")
             packed = sequence_starts.Packed("QRNN", cu_seqlens, T, x.device)
             return checks.Rows(None, packed.starts, packed)
 
@@ -362,8 +364,8 @@ class QRNN(nn.Module):
         if learned:
             self._h0_seen = True
             warnings.warn(
-                "QRNN: h_0 has no effect: h is computed from the cells, and only c_0 starts them. To condition the "
-                "network or to learn its first state, pass it as c_0: rnn(input, (torch.zeros_like(h_0), h_0)).",
+                "QRNN: h_0 has no effect: h is computed from the cells, which only c_0 initialises. To condition the "
+                "network or to learn its initial state, pass it as c_0: rnn(input, (torch.zeros_like(h_0), h_0)).",
                 stacklevel=callers_level(),
             )
 

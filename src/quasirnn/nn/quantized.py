@@ -34,7 +34,7 @@ def quantize(model: M, *, linear: bool = False, embedding: bool = False) -> M:
     torch.Size([5, 2, 16])
     """
     if any(isinstance(module, QuantizedQRNNLayer) for module in model.modules()):
-        raise ValueError("quantize: the model is quantised already.")
+        raise ValueError("quantize: the model is already quantised.")
     wanted = [QRNNLayer] + [nn.Linear] * linear + [nn.Embedding] * embedding
     if not any(type(module) in wanted for module in model.modules()):
         raise ValueError(f"quantize: {type(model).__name__} has no QRNN layer.")
@@ -196,6 +196,6 @@ class QuantizedEmbedding(nn.Module):
 
 
 _NO_TRAINING = (
-    "quasirnn: an int8 model is for inference and has no gradients: call eval(), and torch.no_grad() around it. "
-    "To train on, take the float32 model that it was made from."
+    "quasirnn: an int8 model is for inference and has no gradients: call eval(), and torch.no_grad() around it. To "
+    "train, use the original float32 model."
 )

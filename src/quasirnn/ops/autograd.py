@@ -195,8 +195,8 @@ def _kept(activated: Tensor) -> Tensor:
     """What the forward kept. A graph exported without gradients kept nothing."""
     if activated.dim() != 3:
         raise RuntimeError(
-            "quasirnn: this program was traced without gradients, so nothing was kept for the backward. "
-            "Export or compile it with gradients enabled."
+            "quasirnn: this program was traced without gradients, so nothing was saved for the backward. Export or "
+            "compile it with gradients enabled."
         )
     return activated
 

@@ -43,11 +43,11 @@ def _load_kernels() -> tuple[str | None, str | None]:
         return None, "QUASIRNN_BACKEND=plain is set"
     path = library_path()
     if path is None:
-        return None, "they were left out of this installation (pip install . with a C++ compiler builds them)"
+        return None, "they are not in this installation (pip install . with a C++ compiler builds them)"
     try:
         torch.ops.load_library(path)
     except (OSError, RuntimeError) as error:
-        return None, f"they were built but do not load: {error}"
+        return None, f"they were built but cannot be loaded: {error}"
     return path, None
 
 
@@ -141,6 +141,6 @@ def _on_cpu() -> dict[str, Any]:
 def _on_cuda() -> dict[str, Any]:
     """AMD's cards included: torch calls them cuda as well."""
     if not torch.cuda.is_available():
-        return {"backend": "absent", "reason": "torch sees no GPU"}
+        return {"backend": "absent", "reason": "torch finds no GPU"}
     found, why_not = gpu_kernels()
     return {"backend": "plain" if found is None else "triton", "reason": why_not}

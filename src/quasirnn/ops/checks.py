@@ -140,7 +140,7 @@ def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tenso
         raise ValueError(f"{who}: lengths is on meta, where it has no values, and the input on {device}.")
     if value.dim() != 1 or value.shape[0] != B:
         raise ValueError(
-            f"{who}: lengths must hold one length for each of the B = {B} rows, got shape {tuple(value.shape)}."
+            f"{who}: lengths must have one entry for each of the B = {B} rows, got shape {tuple(value.shape)}."
         )
     # A program under make_fx, as torch.func.linearize makes one, has no values either.
     readable = not torch.compiler.is_compiling() and proxy_tensor.get_proxy_mode() is None
@@ -151,7 +151,7 @@ def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tenso
                 f"{who}: every length must be at least 1, got {shortest}. Leave empty rows out of the batch."
             )
         if longest > T:
-            raise ValueError(f"{who}: a length of {longest} is more than the T = {T} time steps there are.")
+            raise ValueError(f"{who}: a length of {longest} is more than the number of time steps, T = {T}.")
     checked: Tensor = value.to(device=device, dtype=torch.int64).contiguous()
     return checked
 
@@ -161,7 +161,7 @@ def probability(who: str, name: str, value: Any) -> float:
         raise KindError(f"{who}: {name} must be a number in [0, 1], got {type(value).__name__}.")
     number = float(value)
     if not 0.0 <= number <= 1.0:
-        raise ValueError(f"{who}: {name} is a probability and must lie in [0, 1], got {number}.")
+        raise ValueError(f"{who}: {name} is a probability and must be in [0, 1], got {number}.")
     return number
 
 

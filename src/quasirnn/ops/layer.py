@@ -86,10 +86,10 @@ def qrnn_layer(
         )
     width, k, _ = weight.shape
     if not 0 <= checks.integer(who, "look_ahead", look_ahead) < k:
-        raise ValueError(f"{who}: look_ahead must lie in 0 .. k - 1 = {k - 1}, got {look_ahead}.")
+        raise ValueError(f"{who}: look_ahead must be in 0 .. k - 1 = {k - 1}, got {look_ahead}.")
     if context is not None:
         if reverse or look_ahead:
-            raise ValueError(f"{who}: a context goes with a causal layer that reads forwards only.")
+            raise ValueError(f"{who}: only a causal layer in the forward direction has a context.")
         context = checks.shaped(who, "context", context, "(B, k - 1, D)", (B, k - 1, D), x)
     if autocast_type(x) is None:
         checks.same_kind(who, "weight", weight, "x", x)

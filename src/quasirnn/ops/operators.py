@@ -51,7 +51,7 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except (LookupError, ArithmeticError) as error:
-            raise ValueError(f"{who}: the arguments do not fit one another: {error}.") from error
+            raise ValueError(f"{who}: the arguments do not fit together: {error}.") from error
 
     return call
 

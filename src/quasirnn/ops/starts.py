@@ -67,15 +67,15 @@ class Packed:
         offsets = torch.as_tensor(offsets)
         if offsets.dtype not in (torch.int64, torch.int32) or offsets.dim() != 1 or offsets.shape[0] < 2:
             raise ValueError(
-                f"{who}: cu_seqlens must hold N + 1 integers for N sequences, from 0 to T, "
-                f"got {str(offsets.dtype).removeprefix('torch.')} of shape {tuple(offsets.shape)}."
+                f"{who}: cu_seqlens must have N + 1 integers for N sequences, from 0 to T, got "
+                f"{str(offsets.dtype).removeprefix('torch.')} of shape {tuple(offsets.shape)}."
             )
         if not torch.compiler.is_compiling() and offsets.device.type == "cpu":
             values = offsets.tolist()
             if values[0] != 0 or values[-1] != T or any(a >= b for a, b in pairwise(values)):
                 raise ValueError(
-                    f"{who}: cu_seqlens must grow from 0 to the T = {T} time steps, without empty sequences, "
-                    f"got {values if len(values) < 10 else [*values[:4], '...', *values[-4:]]}."
+                    f"{who}: cu_seqlens must increase from 0 to the number of time steps, T = {T}, without empty "
+                    f"sequences, got {values if len(values) < 10 else [*values[:4], '...', *values[-4:]]}."
                 )
         self.offsets: Tensor = offsets.to(device=device, dtype=torch.int64)
         mask = torch.zeros(T, 1, dtype=torch.bool, device=device)

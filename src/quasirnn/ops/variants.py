@@ -43,7 +43,7 @@ def register_pooling(name: str, gates: str, pool: Pool) -> None:
     if gates not in POOLINGS.values():
         raise ValueError(f'register_pooling: gates must be "zf", "zfo" or "zfoi", got {gates!r}.')
     if name in FUSED:
-        raise ValueError(f'register_pooling: there is a pooling "{name}" already.')
+        raise ValueError(f'register_pooling: the pooling "{name}" already exists.')
     POOLINGS[name] = gates
     _variants[name] = Variant(gates, pool)
 

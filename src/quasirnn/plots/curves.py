@@ -90,7 +90,7 @@ def learning_curves(
     require(path)
     curves = [curve.finite(positive=logarithmic) for curve in curves]
     if not any(len(curve.valid) + len(curve.train) for curve in curves):
-        raise ValueError(f"{path}: nothing to draw, there is no finite {figure}")
+        raise ValueError(f"{path}: nothing to plot, there is no finite {figure}")
     references = dict(references or {})
     with sheet(path, (6.4, HEIGHT)) as drawing:
         panel = drawing.subplots()

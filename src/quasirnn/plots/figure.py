@@ -45,11 +45,11 @@ def require(path: Path) -> None:
         UserError: not a kind of file that can be written, or there is no such folder.
     """
     if path.suffix.lower() not in KINDS:
-        raise UserError(f"{path}: pictures are written as {' or '.join(KINDS)}")
+        raise UserError(f"{path}: plots are written as {' or '.join(KINDS)}")
     if not path.parent.is_dir():
-        raise UserError(f"{path}: there is no folder {path.parent}")
+        raise UserError(f"{path}: the folder {path.parent} does not exist")
     if importlib.util.find_spec("matplotlib") is None:
-        raise MissingPackageError("drawing needs matplotlib: pip install 'quasirnn[plot]'")
+        raise MissingPackageError("plotting needs matplotlib: pip install 'quasirnn[plot]'")
 
 
 @contextmanager

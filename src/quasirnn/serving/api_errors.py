@@ -27,23 +27,23 @@ class ErrorAnswer(BaseModel):
     """Every error, as the API's documentation has it."""
 
     error: str = Field(description="One sentence that says what is wrong.")
-    field: str | None = Field(None, description="The field at fault; only where there is one.")
+    field: str | None = Field(None, description="The field that is wrong, if there is one.")
 
 
 # What a request to work can be answered with besides its result.
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": description}
     for status, description in {
-        400: "The body is not JSON, or this is not HTTP.",
+        400: "The body is not valid JSON, or the request is not HTTP.",
         404: "No such model.",
         408: "The request took too long to arrive.",
         413: "The body is too large.",
         415: "The content type is not application/json.",
         421: "The Host header names another machine.",
-        422: "A field is missing, unknown, of another type, past its limit, or blank.",
-        500: "A mistake of the server's: its log has it.",
-        503: "The queue is full, or the server is about to end.",
-        504: "The deadline has passed; the work was stopped.",
+        422: "A field is missing, unknown, of the wrong type, out of range, or blank.",
+        500: "A bug in the server; its log has the traceback.",
+        503: "The queue is full, or the server is shutting down.",
+        504: "The deadline passed; the work was stopped.",
     }.items()
 }
 

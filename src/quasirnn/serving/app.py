@@ -38,7 +38,7 @@ EVENT = {
 }
 PIECE = {
     "type": "object",
-    "properties": {"text": {"type": "string", "description": "What comes next."}},
+    "properties": {"text": {"type": "string", "description": "The next piece of text."}},
     "required": ["text"],
 }
 
@@ -109,7 +109,7 @@ def make_app(
     @app.get(
         "/metrics",
         tags=[SERVER],
-        summary="What is counted, for Prometheus",
+        summary="Metrics in Prometheus format",
         response_class=Response,
         responses=GET_ERRORS | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
@@ -202,20 +202,20 @@ def _add_status(app: FastAPI, models: Models, work: Work, deadline: float, endpo
     limits |= {"queue": work.capacity, "deadline": deadline}
 
     class Listing(BaseModel):
-        models: list[dict[str, Any]] = Field(description="What each is, with examples of what it can be asked.")
-        limits: dict[str, int | float] = Field(description="Of requests, by name.")
-        version: str = Field(description="Of quasirnn.")
+        models: list[dict[str, Any]] = Field(description="The loaded models, with examples of their input.")
+        limits: dict[str, int | float] = Field(description="Limits of requests, by name.")
+        version: str = Field(description="Version of quasirnn.")
 
     class Live(BaseModel):
-        live: bool = Field(description="true; a server that does not answer is not.")
+        live: bool = Field(description="Always true.")
 
     class Ready(BaseModel):
         ready: bool = Field(description="false while the server shuts down.")
-        queued: int = Field(description="Requests that wait.")
-        active: int = Field(description="Requests that are worked on.")
-        capacity: int = Field(description="The most that may wait, of short ones and of long ones each.")
+        queued: int = Field(description="Number of waiting requests.")
+        active: int = Field(description="Number of requests being processed.")
+        capacity: int = Field(description="Maximum number of waiting requests, for short and long ones each.")
 
-    @app.get("/models", tags=[SERVER], summary="What is loaded, and what a request may ask for", responses=GET_ERRORS)
+    @app.get("/models", tags=[SERVER], summary="The loaded models, and the limits of requests", responses=GET_ERRORS)
     async def list_models() -> Listing:
         descriptions = [each.description for each in models.loaded]
         return Listing(models=descriptions, limits=limits, version=version("quasirnn"))
@@ -227,7 +227,7 @@ def _add_status(app: FastAPI, models: Models, work: Work, deadline: float, endpo
     @app.get(
         "/health/ready",
         tags=[SERVER],
-        summary="Whether the server takes requests; 503 while it ends",
+        summary="Whether the server accepts requests; 503 while it shuts down",
         responses=GET_ERRORS | {200: {"model": Ready}, 503: {"model": Ready}},
     )
     async def ready() -> Response:
@@ -237,7 +237,7 @@ def _add_status(app: FastAPI, models: Models, work: Work, deadline: float, endpo
 
 def _add_cards(app: FastAPI, models: Models) -> None:
     carded = next((each.name for each in models.loaded if each.readme is not None), "NAME")
-    about = "The name of a loaded model, as /models has it; `card` says whether it has one."
+    about = "The name of a loaded model, as in /models; `card` says whether it has one."
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}, "description": about}
     text = {"description": "Markdown.", "content": {"text/markdown": {"schema": {"type": "string"}}}}
 
@@ -245,7 +245,7 @@ def _add_cards(app: FastAPI, models: Models) -> None:
     @app.get(
         "/card/{name}",
         tags=[SERVER],
-        summary="The model card: data, figures, and what the model is bad at",
+        summary="The model card: data, results and limitations",
         response_class=Response,
         responses=GET_ERRORS | {200: text, 404: {**RESPONSES[404], "description": "No such model, or it has no card."}},
         openapi_extra={"parameters": [{**name, "example": carded}]},
@@ -257,12 +257,12 @@ def _add_cards(app: FastAPI, models: Models) -> None:
 def _documented(endpoint: Endpoint) -> dict[str, Any]:
     """The answer of an endpoint, for /openapi.json."""
     if not endpoint.stream:
-        named: Any = (str, Field(description="Which model has answered."))
+        named: Any = (str, Field(description="The model that answered."))
         return {"model": create_model(endpoint.response.__name__, __base__=endpoint.response, model=named)}
     error = {**PIECE, "properties": {"status": {"type": "integer"}, "error": {"type": "string"}}, "required": ["error"]}
     events = {"piece": PIECE, "end": endpoint.response.model_json_schema(), "error": error}
     return {
-        "description": "Events: piece, ..., piece, end; or error, if it fails after the first.",
+        "description": "Events: piece, ..., piece, end; or error, if an error occurs after the first.",
         "content": {EventStream.media_type: {"schema": EVENT | {"x-events": events}}},
     }
 

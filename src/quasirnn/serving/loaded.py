@@ -172,7 +172,7 @@ def read_card(run: Path) -> str | None:
     try:
         if file.is_symlink():
             # Whoever made the folder would choose what is shown of this machine.
-            raise ModelFileError(f"{file}: is a link.")
+            raise ModelFileError(f"{file}: is a symbolic link.")
         return files.read_text(file, limit=README_BYTES, remedy="It is not shown.") if file.exists() else None
     except (ModelFileError, OSError) as error:
         logger.warning("%s", error)

@@ -51,9 +51,9 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRNOTAVAIL:
-            raise OSError(f"--host {host}: is no address of this machine.") from None
+            raise OSError(f"--host {host}: is not an address of this machine.") from None
         reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
-        raise OSError(f"port {port} of {host} {reason}. Give another --port; 0 takes a free one.") from None
+        raise OSError(f"port {port} of {host} {reason}. Choose another --port; 0 takes a free one.") from None
     return bound
 
 
@@ -74,7 +74,7 @@ def listen_unix(path: Path) -> socket.socket:
         path.chmod(0o660)
     except OSError as error:
         bound.close()
-        reason = "is there already" if error.errno == errno.EADDRINUSE else error.strerror or one_line(error)
+        reason = "already exists" if error.errno == errno.EADDRINUSE else error.strerror or one_line(error)
         raise OSError(f"--unix {path}: {reason}.") from None
     return bound
 
@@ -143,7 +143,7 @@ def _connection_options(version: str) -> dict[str, Any]:
 
         return {"http": Connection}
     logger.warning(
-        "uvicorn %s is not known, but %s to %s: clients that are too slow are not disconnected.",
+        "uvicorn %s is not supported, only %s to %s: slow clients are not disconnected.",
         version,
         *KNOWN_UVICORNS,
     )

@@ -179,7 +179,7 @@ def serve_in_processes(
                 if time.monotonic() - since < SHORT_LIFE_SECONDS:
                     failure = f"a process of the server could not start: exit code {process.exitcode}."
                     break
-                say(f"a process of the server ended with exit code {process.exitcode}; another is started.")
+                say(f"a process of the server ended with exit code {process.exitcode}; starting another.")
                 running[number] = start()
             time.sleep(LOOK_SECONDS)
         for process, _, _ in running:

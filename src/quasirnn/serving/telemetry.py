@@ -25,11 +25,11 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 SAVE_SECONDS = 1.0
 HELP = {
     "quasirnn_requests_total": ("counter", "Responses by path and status."),
-    "quasirnn_request_seconds": ("histogram", "From the arrival of a request to the end of its response."),
-    "quasirnn_tokens_total": ("counter", "Tokens of the work that was done, by path and model."),
-    "quasirnn_jobs": ("gauge", "Requests that wait in the queue, and that are being worked on."),
-    "quasirnn_queue_capacity": ("gauge", "The most that may wait, of short requests and of long ones."),
-    "quasirnn_model_info": ("gauge", "The models that are served."),
+    "quasirnn_request_seconds": ("histogram", "Time from the arrival of a request to the end of its response."),
+    "quasirnn_tokens_total": ("counter", "Tokens processed, by path and model."),
+    "quasirnn_jobs": ("gauge", "Requests waiting in the queue, and being processed."),
+    "quasirnn_queue_capacity": ("gauge", "Maximum number of waiting requests, short and long."),
+    "quasirnn_model_info": ("gauge", "The loaded models."),
 }
 
 

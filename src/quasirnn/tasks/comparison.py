@@ -155,7 +155,9 @@ def compare(entries: Sequence[Entry]) -> list[Row]:
         UserError: the runs are of different tasks.
     """
     if len(names := dict.fromkeys(each.task.name for each in entries)) > 1:
-        raise UserError(f"the runs are of different tasks, {' and '.join(names)}: compare them one task at a time.")
+        raise UserError(
+            f"the runs belong to different tasks, {' and '.join(names)}. Compare runs of one task at a time."
+        )
     groups: dict[str, list[Entry]] = {}
     for each in entries:
         settings = {name: value for name, value in each.training.settings if name not in REPEATED}
@@ -198,13 +200,13 @@ def notes(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         if len({each.training.corpus.get("sha256") for each in row.entries}) > 1:
             lines.append(
-                f"{row.name}: every seed has other rows held out, so the deviation is also that of the split; "
-                "split_seed=1 keeps the rows the same."
+                f"{row.name}: every seed holds out different rows, so the deviation includes that of the split. With "
+                "split_seed=1 all seeds hold out the same rows."
             )
     entries = [each for row in rows for each in row.entries]
     if missing := [each.run.path.name for each in entries if not each.test]:
-        some = "no run has" if len(missing) == len(entries) else f"{', '.join(missing)}: without"
-        lines.append(f"{some} figures on test; `quasirnn evaluate RUN --save` records them.")
+        some = "no run has" if len(missing) == len(entries) else f"{', '.join(missing)}: no"
+        lines.append(f"{some} test results; `quasirnn evaluate RUN --save` records them.")
     return lines
 
 

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from quasirnn.data.vocabulary import Vocabulary
 
 RunArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The folder of a trained model, or a name of `quasirnn models`.")
+    Path, typer.Argument(metavar="RUN", help="The folder of a trained model, or a name from `quasirnn models`.")
 ]
 RunAndTexts = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[RUN] [TEXT]...",
-        help="The folder of a trained model or a name of `quasirnn models`, then texts. Without RUN: the model that is "
-        "installed for this. Without texts: standard input.",
+        help="The folder of a trained model or a name from `quasirnn models`, then texts. Without RUN, the installed "
+        "model for this task is used. Without texts, standard input is read.",
     ),
 ]
-Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts; standard input if none.")]
-TextFile = Annotated[Path | None, typer.Option(help="Read the texts from a file, one a line.")]
-OneText = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The text; standard input if none.")]
-OneTextFile = Annotated[Path | None, typer.Option(help="Read the text from a file, all of its lines.")]
+Texts = Annotated[list[str] | None, typer.Argument(metavar="[TEXT]...", help="Texts. [default: standard input]")]
+TextFile = Annotated[Path | None, typer.Option(help="Read the texts from a file, one per line.")]
+OneText = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The text. [default: standard input]")]
+OneTextFile = Annotated[Path | None, typer.Option(help="Read the text from a file (all lines).")]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: a .png in RUN]")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Split = Annotated[str, typer.Option(help="train, valid, test, or the name of a file without its suffix.")]
 Precision = Annotated[
     str | None,
@@ -54,7 +54,7 @@ def load_run(run: Path, task: str, precision: str | None = None) -> Any:
 
     pipeline = load(run, precision=precision)
     if pipeline.task != task:
-        raise UserError(f"{run}: is a run of {pipeline.task}, this command needs one of {task}.")
+        raise UserError(f"{run} is a {pipeline.task} run, but this command needs a {task} run.")
     if pipeline.toy:
         print(f"Note: {run}: {pipeline.toy}.", file=sys.stderr)
     return pipeline
@@ -111,7 +111,7 @@ def read_texts(arguments: list[str] | None, file: Path | None) -> Iterator[str]:
         items = read_lines(file)
     else:
         if sys.stdin.isatty():
-            print("Reading from the terminal, one item a line; end with Ctrl-D.", file=sys.stderr)
+            print("Reading from the terminal, one item per line. Press Ctrl-D to finish.", file=sys.stderr)
         items = read_lines(sys.stdin.buffer)
     return chain(list(islice(items, 1)), items)
 

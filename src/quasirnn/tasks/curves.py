@@ -42,19 +42,19 @@ def draw_curves(
 
     tasks = {run.path: task_of(run) for run in runs}
     if len(names := dict.fromkeys(task.name for task in tasks.values())) > 1:
-        raise RunError(f"the runs are of different tasks, {' and '.join(names)}: draw them one task at a time.")
+        raise RunError(f"the runs belong to different tasks, {' and '.join(names)}. Plot runs of one task at a time.")
     task = next(iter(tasks.values()))
     records = {run.path: run.read_metrics() for run in runs}
     figures = {run.path: _figures(task, records[run.path]) for run in runs}
     for run in runs:
         if not figures[run.path]:
-            raise RunError(f"{run.metrics}: nothing is recorded there yet. Wait until the run has made some steps.")
+            raise RunError(f"{run.metrics}: nothing recorded yet. Wait until the run has made some steps.")
     figure = figure or _default(task, figures)
     curves = []
     for run, name in zip(runs, _names(runs), strict=True):
         curve = _curve(run, records[run.path], name, figure)
         if not len(curve.valid) + len(curve.train):
-            raise RunError(f"{run.path}: has no {figure}. It has {', '.join(sorted(figures[run.path]))}.")
+            raise RunError(f"{run.path}: has no metric {figure}. It has {', '.join(sorted(figures[run.path]))}.")
         curves.append(curve)
     corpora = " and ".join(dict.fromkeys(str(_training(run).corpus.get("name", "own data")) for run in runs))
     learning_curves(
@@ -79,7 +79,7 @@ def draw_curves_of(run: Run) -> str | None:
     try:
         draw_curves([run], run.path / NAME)
     except (ImportError, OSError, RunError) as error:
-        return f"No picture of the curves: {' '.join(str(error).split())}"
+        return f"The learning curves were not plotted: {' '.join(str(error).split())}"
     return None
 
 
@@ -112,7 +112,7 @@ def _default(task: Task[Any], figures: Mapping[Path, set[str]]) -> str:
     shared = set.intersection(*figures.values())
     if not shared:
         each = "; ".join(f"{path} has {', '.join(sorted(names))}" for path, names in figures.items())
-        raise RunError(f"the runs have no figure in common: {each}.")
+        raise RunError(f"the runs have no metric in common: {each}.")
     return task.best_by if task.best_by in shared else min(shared)
 
 
@@ -126,7 +126,7 @@ def _curve(run: Run, records: Sequence[Record], name: str, figure: str) -> Curve
     step_counts = [_number(record.get("steps_per_epoch")) for record in records if record["event"] == "start"]
     steps_per_epoch = step_counts[-1] if step_counts else math.nan
     if not steps_per_epoch > 0:
-        raise RunError(f"{run.metrics}: does not say how many steps make an epoch (its first line, steps_per_epoch).")
+        raise RunError(f"{run.metrics}: its first line does not have steps_per_epoch.")
 
     def series(event: str) -> tuple[np.ndarray, np.ndarray]:
         chosen = [record for record in records if record["event"] == event]

@@ -178,7 +178,7 @@ def run_part(task: Task[Any], folder: Path, plan: Plan, screen: Screen) -> Part:
         return [f"max_steps={number}", f"epochs={epochs}", f"seed={plan.seed}", f"checkpoint_every={number}"]
 
     if plan.time_cells is not None:
-        with screen.progress("a step of each cell in turns") as tick:
+        with screen.progress("timing both cells") as tick:
             speeds = plan.time_cells(task, keys(most), min(PAIRS, most), tick)
         # A machine that is slower than the one the minutes were measured on makes fewer steps, not a longer demo.
         most = steps["qrnn"] = steps_that_fit(most, 60 * plan.share * demo.minutes.training, speeds.seconds)
@@ -262,11 +262,12 @@ def finished(unfinished: Path) -> Path:
 def all_or_nothing(folder: Path) -> Iterator[Path]:
     """A folder to work in, which becomes `folder` when all has gone well, and is gone otherwise."""
     if os.path.lexists(folder):
-        raise RunError(f"{folder}: is there already; give another --out.")
+        raise RunError(f"{folder}: already exists. Choose another --out.")
     unfinished = folder.with_name(f"{UNFINISHED}{folder.name}")
     if os.path.lexists(unfinished):
         raise RunError(
-            f"{unfinished}: another demo is writing there, or was killed. Remove it if none is, or give another --out."
+            f"{unfinished}: another demo is writing to this folder, or was killed. If none is running, remove it, or "
+            "choose another --out."
         )
     check_new(folder)
     unfinished.mkdir(parents=True)

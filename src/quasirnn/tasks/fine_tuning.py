@@ -92,8 +92,8 @@ class Source:
         added = new[: max(0, most)]
         left_out = f"; {len(new) - len(added):,} more are left out" if len(added) < len(new) else ""
         notes.append(
-            f"vocabulary: the {len(old):,} tokens of {self.name}, and {len(added):,} that only the training text has"
-            f"{left_out}"
+            f"vocabulary: the {len(old):,} tokens of {self.name} and {len(added):,} new ones of the training "
+            f"text{left_out}"
         )
         return old.extended(added)
 
@@ -104,7 +104,7 @@ class Source:
         replaced = task.replaced(data.facts, self.training.corpus)
         self._copy(weights, model, len(old), len(data.vocabulary), replaced)
         modules = " and ".join(replaced)
-        how = f"all but {modules}, which starts anew, as the labels differ" if replaced else "all of them"
+        how = f"all but {modules}, which is initialised anew because the labels differ" if replaced else "all of them"
         data.notes.append(f"weights: those of {self.name}, {how}")
         with self.run.weights.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -129,7 +129,7 @@ class Source:
                 has = "no such weights" if weight is None else f"{tuple(weight.shape)}"
                 raise RunError(
                     f"{self.run.weights}: {name} must have the shape {tuple(tensor.shape)}, got {has}: the models "
-                    f"differ. Give it the KEYs of {self.name}, or train without --from."
+                    f"differ. Use the KEYs of {self.name}, or train without --from."
                 )
 
 
@@ -157,5 +157,5 @@ def open_source(task: Task[Any], name: str) -> Source:
     """
     run = run_folder.open_run(name)
     if (other := task_of(run).name) != task.name:
-        raise RunError(f"--from {name}: is a run of {other}, not of {task.name}.")
+        raise RunError(f"--from {name}: is a {other} run, not a {task.name} run.")
     return Source(name, run, run.read_training(task.settings))

@@ -61,53 +61,61 @@ class LanguageModelSettings(TaskSettings):
     aliases: ClassVar[Mapping[str, str]] = {"gates_start": "gate_init", "unigram_start": "unigram_init"}
     value_aliases: ClassVar[Mapping[str, Mapping[Any, Any]]] = {"gate_init": {"usual": "default"}}
 
-    level: Literal["word", "character"] = setting("word", help="what a token is", group="data", kept="fixed")
+    level: Literal["word", "character"] = setting(
+        "word", help="whether a token is a word or a character", group="data", kept="fixed"
+    )
     min_count: int | None = setting(
         None, help="read rarer tokens as unknown; none: 2 for words if the text has no <unk>", group="data", at_least=1
     )
     documents: bool = setting(
         False,
-        help="every line is read on its own: nothing of the lines before it has an effect",
+        help="treat every line as a separate document, without context from the lines before",
         group="data",
         kept="default",
     )
     embedding_size: int | None = size_setting(None, help="size of the word vectors; none: hidden_size")
-    tied: bool = setting(False, help="softmax and word vectors share their weight", group="model", kept="fixed")
+    tied: bool = setting(False, help="share the weights of softmax and word vectors", group="model", kept="fixed")
     input_dropout: float | None = setting(
-        None, help="share dropped of the word vectors; none: dropout", group="model", at_least=0, below=1
+        None, help="dropout on the word vectors; none: dropout", group="model", at_least=0, below=1
     )
-    output_dropout: float = setting(0.0, help="share dropped before the softmax", group="model", at_least=0, below=1)
+    output_dropout: float = setting(0.0, help="dropout before the softmax", group="model", at_least=0, below=1)
     locked_dropout: bool = setting(False, help="one dropout mask for all steps of a window", group="model")
-    word_dropout: float = setting(0.0, help="share of words that are dropped", group="model", at_least=0, below=1)
-    word_scale: float = setting(0.1, help="initial deviation of the word vectors", group="model", above=0)
+    word_dropout: float = setting(0.0, help="probability that a word is dropped", group="model", at_least=0, below=1)
+    word_scale: float = setting(0.1, help="initial standard deviation of the word vectors", group="model", above=0)
     gate_init: Literal["default", "unit", "small"] = setting(
         "default",
-        help="initialisation of the layers: their own; so that gates see unit variance; or within 0.05",
+        help="initialisation of the layers; unit: the inputs of the gates have unit variance; small: within 0.05",
         group="model",
     )
     gate_bias: bool = setting(True, help="biases inside the recurrent layers", group="model", kept="fixed")
     unigram_init: bool = setting(
-        False, help="the softmax' bias is initialised with the log frequency of each token", group="model"
+        False, help="initialise the bias of the softmax with the log frequency of each token", group="model"
     )
     length: int = setting(
-        105, help="steps of a window: the gradient goes no further back", group="optimisation", at_least=1
+        105, help="steps per window of truncated backpropagation through time", group="optimisation", at_least=1
     )
     loss_scale: float = setting(
-        1.0, help="the gradient is that of loss_scale times the mean over tokens", group="optimisation", above=0
+        1.0, help="the loss is loss_scale times the mean over tokens", group="optimisation", above=0
     )
     ar: float = setting(
-        0.0, help="penalty on the squares of the last layer's outputs", group="optimisation", at_least=0
+        0.0,
+        help="activation regularisation: penalty on the squared outputs of the last layer",
+        group="optimisation",
+        at_least=0,
     )
     tar: float = setting(
-        0.0, help="penalty on the squares of their changes from step to step", group="optimisation", at_least=0
+        0.0,
+        help="temporal activation regularisation: penalty on their squared change per step",
+        group="optimisation",
+        at_least=0,
     )
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         if self.documents and self.cell != "qrnn":
-            yield "documents: only a QRNN can begin anew inside a row; leave it out, or cell=qrnn"
+            yield "documents: only a QRNN can start a new document inside a row; leave it out, or use --cell qrnn"
         if self.tied and self.embedding_size not in (None, self.hidden_size):
-            yield f"embedding_size: with tied=true it is hidden_size={self.hidden_size}, got {self.embedding_size}"
+            yield f"embedding_size: with tied=true it must be hidden_size={self.hidden_size}, got {self.embedding_size}"
 
 
 DEMO = Preset(
@@ -138,13 +146,13 @@ PAPER = Preset(
         "pooling": "paper 3.2: a gated QRNN, eq. 4",
         "zoneout": "paper 3.2: 0.1 on the forget gates, not rescaled",
         "dropout": "paper table 2: 0.5 on embeddings and between layers",
-        "output_dropout": "ours: before the softmax as well, as Zaremba et al. have it (docs/decisions)",
+        "output_dropout": "ours: also before the softmax, as in Zaremba et al. (docs/decisions)",
         "embedding_size": "ours: hidden_size, which gives the paper's 18M parameters",
         "tied": "ours: untied, which gives the paper's 18M parameters",
-        "word_scale": "ours: not said",
-        "gate_init": "ours: not said",
-        "gate_bias": "paper eq. 1 has none; with it SGD at rate 1 diverges (docs/decisions)",
-        "unigram_init": "ours: not said",
+        "word_scale": "ours: not stated",
+        "gate_init": "ours: not stated",
+        "gate_bias": "paper eq. 1 has none; with it, SGD at learning rate 1 diverges (docs/decisions)",
+        "unigram_init": "ours: not stated",
         "batch_size": "paper figure 4: a batch of 20 examples",
         "length": "paper figure 4: 105 timesteps",
         "optimizer": "paper 3.2: SGD without momentum",
@@ -297,7 +305,7 @@ class LanguageModelTask(Task[LanguageModelSettings]):
             "bits" if of_characters else "perplexity",
             {name: bits[order] if of_characters else 2 ** bits[order] for order, name in ORDERS.items()},
             unit=" per character" if of_characters else "",
-            advice="Counts are hard to beat on little text: more of it helps most, then epochs=NUMBER.",
+            advice="Counts are hard to beat on small texts. More text helps most, then more epochs (epochs=NUMBER).",
         )
 
     def facts(self, settings: LanguageModelSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -305,7 +313,7 @@ class LanguageModelTask(Task[LanguageModelSettings]):
             for split, part in corpus.parts.items():
                 if written := END_OF_LINE in part.text and part.text.split().count(END_OF_LINE):
                     corpus.notes.append(
-                        f"{split}: {END_OF_LINE} is written in the text {written:,} times; it reads as a line end"
+                        f"{split}: {END_OF_LINE} occurs {written:,} times in the text; it is read as a line end"
                     )
         return {"level": settings.level, "published": corpus.published}
 
@@ -335,7 +343,7 @@ class LanguageModelTask(Task[LanguageModelSettings]):
 
     def build(self, settings: LanguageModelSettings, data: Dataset) -> LanguageModel:
         if len(data.parts["valid"]) < 2:
-            raise RunError("the validation text has nothing to predict; at least 2 tokens are needed.")
+            raise RunError("the validation text is too short; at least 2 tokens are needed.")
         torch.manual_seed(settings.seed)
         model = LanguageModel(
             len(data.vocabulary),
@@ -423,7 +431,7 @@ class LanguageModelEvaluation(Evaluation):
         ]
         if self.cache is not None:
             how = ", ".join(f"{name} {value:g}" for name, value in self.cache.items())
-            lines.append(f"with a neural cache, chosen on valid: {how}")
+            lines.append(f"with a neural cache, tuned on valid: {how}")
         return lines
 
 
@@ -479,7 +487,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
             text = text.removesuffix("\n") + "\n"
         ids = self.vocabulary.encode(self.as_written(text))
         if len(ids) == 0:
-            raise DataError("score: the text is empty; there is nothing to predict.")
+            raise DataError("score: the text is empty.")
         unknown = self.vocabulary.special("unknown")
         nats = loss_per_token(self.model, torch.cat([start_of_line(self.vocabulary), ids])) * len(ids)
         count = 0 if unknown is None else int((ids == unknown).sum())
@@ -501,7 +509,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         """
         name, ids, dataset = self._dataset(split, data)
         if len(ids) < 2:
-            raise DataError(f"{name}: has nothing to predict; at least 2 tokens are needed.")
+            raise DataError(f"{name}: the text is too short; at least 2 tokens are needed.")
         chosen = None
         if cache is None:
             loss = loss_per_token(self.model, ids, tick)
@@ -521,7 +529,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
             raise UserError("--cache and --against: give one of them.")
         name, ids, dataset = self._dataset(split, data)
         if len(ids) < 2:
-            raise DataError(f"{name}: has nothing to predict; at least 2 tokens are needed.")
+            raise DataError(f"{name}: the text is too short; at least 2 tokens are needed.")
         losses = torch.cat(
             [each[:, 0] for each in losses_of(self.model, EvaluationStreams(ids, EVALUATION_TOKENS), tick)]
         )
@@ -550,8 +558,8 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
     def check_comparable(self, other: Any) -> None:
         if other.vocabulary != self.vocabulary:
             raise UserError(
-                f"{self.run.path} and {other.run.path} have different vocabularies, so that a perplexity of one means "
-                f"something else than that of the other: nothing to compare."
+                f"{self.run.path} and {other.run.path} have different vocabularies, so their perplexities cannot be "
+                "compared."
             )
 
     def _cached(self, ids: Tensor, losses: CachedLosses, tick: Tick) -> CachedLosses:
@@ -574,7 +582,9 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         super()._check_vocabulary()
         file, level = self.run.vocabulary, self.settings.level
         if self.vocabulary.kind != level:
-            raise RunError(f"{file}: is of kind {self.vocabulary.kind}, the training was of level {level}. {REMEDY}")
+            raise RunError(
+                f"{file}: has {self.vocabulary.kind} tokens, but the model was trained with level={level}. {REMEDY}"
+            )
         if missing := RUNNING_TEXT_SPECIALS[level].keys() - self.vocabulary.specials.keys():
             raise RunError(f'{file}: "specials" lacks {" and ".join(sorted(missing))}. {REMEDY}')
 
@@ -585,21 +595,25 @@ PROMPT_CHARACTERS, LENGTH, TEMPERATURE, SEED = 2_000, 2_000, 5.0, 2**32 - 1
 
 
 class GenerateRequest(Request):
-    prompt: Text = Field("", max_length=PROMPT_CHARACTERS, description="How the text begins.")
-    length: int = Field(100, ge=1, le=LENGTH, description="Tokens to sample.")
-    temperature: float = Field(1.0, ge=0, le=TEMPERATURE, description="0 takes the most likely token.")
+    prompt: Text = Field("", max_length=PROMPT_CHARACTERS, description="The start of the text.")
+    length: int = Field(100, ge=1, le=LENGTH, description="Number of tokens to sample.")
+    temperature: float = Field(1.0, ge=0, le=TEMPERATURE, description="0 always takes the most likely token.")
     top_k: int | None = Field(
-        None, ge=1, description="Sample from so many of the likeliest tokens; at most the size of the vocabulary."
+        None, ge=1, description="Sample from this many of the most likely tokens; at most the size of the vocabulary."
     )
-    top_p: float | None = Field(None, gt=0, le=1, description="Sample from the likeliest tokens with this probability.")
-    seed: int | None = Field(None, ge=0, le=SEED, description="The same one gives the same text; null is a random one.")
+    top_p: float | None = Field(
+        None, gt=0, le=1, description=("Sample from the most likely tokens that together have this probability.")
+    )
+    seed: int | None = Field(
+        None, ge=0, le=SEED, description=("The same seed gives the same text; null means a random one.")
+    )
 
 
 class GenerateEnd(Response):
-    tokens: int = Field(description="That were sampled.")
-    seconds: float = Field(description="That it took.")
-    reason: str = Field(description="length: as many as were asked for.")
-    unknown: list[str] = Field(description="Tokens of the prompt that are not in the vocabulary, each once.")
+    tokens: int = Field(description="Number of tokens sampled.")
+    seconds: float = Field(description="Time taken.")
+    reason: str = Field(description="length: the requested number of tokens was sampled.")
+    unknown: list[str] = Field(description="Tokens of the prompt that are not in the vocabulary, without duplicates.")
 
 
 def check_generate(pipeline: LanguageModelPipeline, request: GenerateRequest) -> None:
@@ -678,7 +692,7 @@ LanguageModelTask.commands = language_model_commands.COMMANDS
 LanguageModelTask.endpoints = ENDPOINTS
 LanguageModelTask.demo = Demo(
     quality="bits/char",
-    explained="bits a character of unseen pages, lower is better",
+    explained="bits per character of unseen pages, lower is better",
     minutes=Minutes(training=0.5, rest=0.2),
     test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).bits_per_token,
     show=show_demo,

@@ -21,25 +21,24 @@ def generate(
         Path | None,
         typer.Argument(
             metavar="[RUN]",
-            help="The folder of a trained model, or a name of `quasirnn models`. [default: the installed one]",
+            help="The folder of a trained model, or a name from `quasirnn models`. [default: the installed one]",
         ),
     ] = None,
-    prompt: Annotated[str, typer.Option(help="The text to continue; if empty, a new line begins.")] = "",
-    length: Annotated[int, typer.Option(help="Tokens to write: words, or characters.", min=0)] = 100,
+    prompt: Annotated[str, typer.Option(help="The text to continue; if empty, generation starts on a new line.")] = "",
+    length: Annotated[int, typer.Option(help="Number of tokens (words or characters) to generate.", min=0)] = 100,
     temperature: Annotated[
-        float, typer.Option(help="Below 1 more conservative, above 1 more surprising; 0 always the likeliest.", min=0)
+        float,
+        typer.Option(help="Below 1: more conservative; above 1: more varied; 0: always the most likely token.", min=0),
     ] = 1.0,
-    top_k: Annotated[int | None, typer.Option(help="Choose among the k likeliest tokens only.", min=1)] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sample only from the k most likely tokens.", min=1)] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(help="Choose among the likeliest tokens that together have probability p.", min=0, max=1),
+        typer.Option(help="Sample only from the most likely tokens that together have probability p.", min=0, max=1),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="The same seed writes the same text; none: another each time.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text. [default: random]")] = None,
     precision: Precision = None,
 ) -> None:
-    """Let a language model continue a text. It appears as it is sampled; memory stays the same however long it gets.
+    """Continue a text with a language model. Tokens are printed as they are sampled; memory use is constant.
 
     Examples:
 
@@ -69,10 +68,10 @@ def generate(
 def score(
     arguments: RunAndTexts = None, file: TextFile = None, precision: Precision = None, as_json: AsJson = False
 ) -> None:
-    """Score texts: perplexity and bits of each, and of all together; tokens, and how many the model does not know.
+    """Score texts: perplexity, bits, tokens and unknown tokens of each text, then of all together.
 
-    Each text is a line of its own: nothing is carried from one to the next, and at word level its end is scored too.
-    Empty lines are left out. Any number of lines is read in constant memory.
+    Each line is a separate text, without context from other lines; at word level, its end is scored too. Empty lines
+    are skipped. Memory use is constant for any number of lines.
     """
     from quasirnn.tasks.language_model import perplexity
     from quasirnn.tasks.pipeline import finite

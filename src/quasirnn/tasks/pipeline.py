@@ -90,11 +90,11 @@ class Pipeline(Generic[S]):
             raise UserError(f"precision: must be one of {', '.join(PRECISIONS)}, got {shown(precision)}.")
         is_int8 = "quantized" in self.model.config
         if is_int8 and precision != "int8":
-            raise UserError(f"{self.run.path}: is an int8 copy; for {precision} take the run that it was made from.")
+            raise UserError(f"{self.run.path}: is an int8 copy; for {precision}, use the original run.")
         if is_int8 or precision == "float32":
             return
         if not any(isinstance(module, QRNN | QRNNLayer) for module in self.model.modules()):
-            raise UserError(f"precision: {precision} is for models on the QRNN, and {self.run.path} is on the LSTM.")
+            raise UserError(f"precision: {precision} is for QRNN models only; {self.run.path} is an LSTM.")
         if precision == "int8":
             self.model = quantize(self.model, linear=True, embedding=True)
         else:
@@ -143,7 +143,7 @@ class Pipeline(Generic[S]):
     ) -> tuple[Evaluation, list[str], dict[str, Any]]:
         """Figures of this model, and beside them those of another on the same rows, as lines and for JSON."""
         if other.task != self.task:
-            raise UserError(f"--against {other.run.path}: is a run of {other.task}, not of {self.task}.")
+            raise UserError(f"--against {other.run.path}: is a {other.task} run, not a {self.task} run.")
         self.check_comparable(other)
         own, theirs = ([Path(each).resolve() for each in run.training.data] for run in (self, other))
         first, rows = self.evaluate_rows(split, data, tick, **options)
@@ -183,7 +183,7 @@ class Pipeline(Generic[S]):
     def _check_vocabulary(self) -> None:
         vocabulary, file = self.vocabulary, self.run.vocabulary
         if vocabulary.kind not in self.kinds:
-            raise RunError(f"{file}: must be of kind {' or '.join(self.kinds)}, got {vocabulary.kind}. {REMEDY}")
+            raise RunError(f"{file}: the kind must be {' or '.join(self.kinds)}, got {vocabulary.kind}. {REMEDY}")
         if missing := [role for role in self.roles if role not in vocabulary.specials]:
             raise RunError(f'{file}: "specials" lacks {" and ".join(sorted(missing))}. {REMEDY}')
 

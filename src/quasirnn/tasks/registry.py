@@ -34,7 +34,7 @@ def find_task(name: str) -> Task[Any]:
     tasks = all_tasks()
     if name not in tasks:
         named = name if name.isidentifier() else shown(name)
-        raise RunError(f"{named}: no such task; there is {', '.join(tasks)}{did_you_mean(name, tasks) or '.'}")
+        raise RunError(f"{named}: no such task; the tasks are {', '.join(tasks)}{did_you_mean(name, tasks) or '.'}")
     return tasks[name]
 
 
@@ -91,5 +91,5 @@ def _task_of(module: ModuleType) -> Task[Any]:
 
     task = getattr(module, "TASK", None)
     if not isinstance(task, Task):
-        raise UserError(f"{module.__name__}: must define TASK, an object of a subclass of quasirnn.tasks.task.Task.")
+        raise UserError(f"{module.__name__}: must define TASK, an instance of a subclass of quasirnn.tasks.task.Task.")
     return task

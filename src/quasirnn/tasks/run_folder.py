@@ -149,7 +149,7 @@ class Run:
         return pretrained.read_config(self.path)
 
     def read_vocabulary(self) -> Vocabulary:
-        remedy = f"Without it the model knows no words. {REMEDY}"
+        remedy = f"The model cannot read text without it. {REMEDY}"
         text = read_text(self.vocabulary, limit=MAX_VOCABULARY, remedy=remedy)
         try:
             return Vocabulary.from_json(text, str(self.vocabulary))
@@ -161,7 +161,7 @@ class Run:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The records of the run as if it had never been interrupted; see `training.metrics`."""
-        check_file(self.metrics, limit=MAX_METRICS, remedy="A run has it from its first step on.")
+        check_file(self.metrics, limit=MAX_METRICS, remedy="It is created with the first step of a run.")
         try:
             return read_metrics(self.metrics)
         except (OSError, RecursionError) as error:
@@ -176,16 +176,17 @@ class Run:
         size = self.read_config().get(size_key)
         if vocabulary is not None and size != len(vocabulary):
             raise RunError(
-                f"{self.vocabulary}: has {len(vocabulary):,} tokens where {self.config.name} says {size_key} = "
-                f"{shown(size)}: they are of two runs. {REMEDY}"
+                f"{self.vocabulary}: has {len(vocabulary):,} tokens, but {self.config.name} says {size_key} = "
+                f"{shown(size)}: the files belong to different runs. {REMEDY}"
             )
         if not os.path.lexists(self.weights):
             raise RunError(
-                f"{self.weights}: no such file. A run has no model before its first validation; go on: --resume."
+                f"{self.weights}: no such file. A run has no model before its first validation. To continue the run: "
+                "--resume."
             )
         model = cls.from_pretrained(self.path)
         if not all(tensor.isfinite().all() for tensor in model.state_dict().values()):
-            raise RunError(f"{self.weights}: holds NaN or infinite numbers. {REMEDY}")
+            raise RunError(f"{self.weights}: contains NaN or infinite values. {REMEDY}")
         return model
 
     def save_model(self, model: nn.Module) -> None:
@@ -213,17 +214,17 @@ def default_path(task: str) -> Path:
 def check_new(path: Path, data: Sequence[str] = ()) -> None:
     """RunError if a run on `data` cannot be created at `path`. For before the data are read: nothing is touched."""
     if os.path.lexists(path):
-        raise RunError(f"{path}: is there already. Continue it with --resume, or give another --out.")
+        raise RunError(f"{path}: already exists. Continue it with --resume, or choose another --out.")
     for folder in data:
         if has_lone_surrogate(folder):
             raise RunError(
-                f"{path}: the name of the data, {shown(folder)}, is not UTF-8 and cannot be kept: rename it."
+                f"{path}: the name of the data, {shown(folder)}, is not valid UTF-8 and cannot be recorded. Rename it."
             )
     ancestor = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
     if not ancestor.is_dir():
-        raise RunError(f"{path}: cannot be created, as {ancestor} is not a folder. Give another --out.")
+        raise RunError(f"{path}: cannot be created, because {ancestor} is not a folder. Choose another --out.")
     if not os.access(ancestor, os.W_OK | os.X_OK):
-        raise RunError(f"{path}: cannot be created, as {ancestor} is read-only. Give another --out.")
+        raise RunError(f"{path}: cannot be created, because {ancestor} is read-only. Choose another --out.")
 
 
 def create(
@@ -278,7 +279,7 @@ def open_run(path: Path | str) -> Run:
     """An existing run, or a shipped model by its name; RunError if there is none."""
     run = Run(shipped.resolve(path))
     if not run.path.is_dir():
-        raise RunError(f"{path}: is a file. A run is the folder that `quasirnn train` created.")
+        raise RunError(f"{path}: is a file. A run is a folder created by `quasirnn train`.")
     run.task()
     return run
 

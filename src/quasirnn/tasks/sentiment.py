@@ -74,34 +74,38 @@ class SentimentSettings(TaskSettings):
 
     aliases: ClassVar[Mapping[str, str]] = {"lstm_start": "lstm_init"}
 
-    label: Text | None = setting(None, help="column of the labels, by name or number; none: by its name", group="data")
-    text: Text | None = setting(None, help="column of the texts, by name or number; none: by its name", group="data")
+    label: Text | None = setting(
+        None, help="column of the labels, by name or number; none: detected by name", group="data"
+    )
+    text: Text | None = setting(
+        None, help="column of the texts, by name or number; none: detected by name", group="data"
+    )
     min_count: int = setting(2, help="read rarer words as unknown", group="data", at_least=1)
     max_length: int | None = setting(
-        None, help="cut longer texts; none: read them whole", group="data", at_least=1, kept="default"
+        None, help="truncate longer texts; none: no limit", group="data", at_least=1, kept="default"
     )
     vectors: Text | None = setting(None, help="file of word vectors", group="data", option="--vectors")
     embedding_size: int | None = size_setting(None, help="size of the word vectors; none: that of --vectors, or 100")
     word_init: Literal["random", "labels"] = setting(
         "random",
-        help="labels: word vectors hold how often a word goes with each class; not with --vectors",
+        help="labels: initialise word vectors from how often a word occurs in each class; not with --vectors",
         group="model",
         kept="default",
     )
-    dense: bool = setting(True, help="every layer sees all layers before it", group="model", kept="fixed")
+    dense: bool = setting(True, help="feed each layer the outputs of all layers before it", group="model", kept="fixed")
     readout: Literal["mean", "max-mean-last"] = setting(
-        "mean", help="what the softmax sees of all outputs", group="model", kept="fixed"
+        "mean", help="which reductions over time the output layer uses", group="model", kept="fixed"
     )
-    word_dropout: float = setting(0.0, help="share of words that are dropped", group="model", at_least=0, below=1)
-    bidirectional: bool = setting(False, help="read the text from its end as well", group="model", kept="fixed")
+    word_dropout: float = setting(0.0, help="probability that a word is dropped", group="model", at_least=0, below=1)
+    bidirectional: bool = setting(False, help="also read the text backward", group="model", kept="fixed")
     lstm_init: Literal["uniform", "orthogonal"] | None = setting(
-        None, help="uniform: PyTorch's own; orthogonal: with forget gates open", group="model", cells=("lstm",)
+        None, help="uniform: PyTorch's default; orthogonal: also with open forget gates", group="model", cells=("lstm",)
     )
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         if self.vectors is not None and self.init_from is not None:
-            yield "--vectors: the model of --from has word vectors of its own; give one of the two"
+            yield "--vectors: the model of --from already has word vectors; give only one of the two"
 
 
 # What the equal LSTM has besides.
@@ -133,21 +137,21 @@ PAPER = Preset(
         "pooling": "ours: the paper does not say which; fo as in its language model",
         "dense": "paper 3.1",
         "dropout": "paper 3.1: between layers; 2.1: and between word vectors and the first layer",
-        "zoneout": "paper 3.1 names none",
+        "zoneout": "paper 3.1 gives none",
         "batch_size": "paper 3.1",
         "optimizer": "paper 3.1: RMSprop with alpha 0.9 and epsilon 1e-8",
         "learning_rate": "paper 3.1",
-        "schedule": "paper 3.1 names none",
+        "schedule": "paper 3.1 gives none",
         "l2": "paper 3.1; ours: coupled, on every parameter",
-        "clip": "paper 3.1 names none",
-        "epochs": "ours: not said",
-        "patience": "ours: not said",
+        "clip": "paper 3.1 gives none",
+        "epochs": "ours: not stated",
+        "patience": "ours: not stated",
         "embedding_size": "that of --vectors; the paper has GloVe of 300, cased",
-        "min_count": "ours: not said",
-        "max_length": "ours: reviews are read whole",
+        "min_count": "ours: not stated",
+        "max_length": "ours: reviews are read in full",
         "valid": "ours: a tenth of train, by seed; the paper does not say how it chose",
-        "lowercase": "ours: words keep their case, and begin with the vector of the lower-case word if need be",
-        "readout": "ours: not said",
+        "lowercase": "ours: words keep their case; a word without a vector uses that of its lower-case form",
+        "readout": "ours: not stated",
     },
 )
 
@@ -301,18 +305,20 @@ class SentimentTask(Task[SentimentSettings]):
         def check(split: str, values: tuple[str, ...], place: str) -> None:
             label, text = values
             if is_blank(text):
-                raise TextError(f"{place}: the text is empty; it has the label {label!r:.60}. Leave the row out?")
+                raise TextError(f"{place}: the text with label {label!r:.60} is empty. Remove the row?")
             if len(text) > MAX_CHARACTERS:
                 raise TextError(
-                    f"{place}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}. Is a line end "
-                    f"missing?"
+                    f"{place}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}. Is a line break "
+                    "missing?"
                 )
             if classes is None and split == "train":
                 labels[label] = None
             elif label not in labels:
                 known = some(classes or labels_in_order(labels))
                 header = " Is this row a header? It must name label and text" if place.endswith(":1") else ""
-                raise TextError(f"{place}: the label {label!r:.60} is not one of those in training: {known}.{header}")
+                raise TextError(
+                    f"{place}: the label {label!r:.60} does not occur in training, which has {known}.{header}"
+                )
 
         return check, _check_labels if classes is None else None
 
@@ -331,8 +337,8 @@ class SentimentTask(Task[SentimentSettings]):
             unit=" %",
             higher_is_better=True,
             rows=len(valid.labels),
-            advice="More labelled texts help most; then --from RUN (a trained model), --vectors FILE (GloVe's), and "
-            "epochs=NUMBER.",
+            advice="More labelled texts help most; then --from RUN (a trained model), --vectors FILE (such as GloVe) "
+            "and epochs=NUMBER.",
         )
 
     def facts(self, settings: SentimentSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -350,8 +356,8 @@ class SentimentTask(Task[SentimentSettings]):
         place = {label: number for number, label in enumerate(facts["classes"])}
         if unknown := set(part["label"]) - place.keys():
             raise DataError(
-                f"the texts have the label {shown(min(unknown))}, the model's are {some(facts['classes'])}; name the "
-                f"folder of the texts"
+                f"the texts have the label {shown(min(unknown))}, but the labels of the model are "
+                f"{some(facts['classes'])}; choose other data with --data"
             )
         ids = vocabulary.encode_all(part["text"])
         number = vocabulary.special("unknown")
@@ -373,7 +379,7 @@ class SentimentTask(Task[SentimentSettings]):
         if settings.max_length is not None:
             ids = data.parts["train"].ids
             long = sum(len(each) > settings.max_length for each in ids)
-            data.notes.append(f"max_length: {long:,} of {len(ids):,} training texts are cut")
+            data.notes.append(f"max_length: {long:,} of {len(ids):,} training texts are truncated")
         torch.manual_seed(settings.seed)
         size = settings.embedding_size or EMBEDDING_SIZE
         model = SequenceClassifier(
@@ -409,7 +415,7 @@ class SentimentTask(Task[SentimentSettings]):
             return None
         if settings.vectors is None:
             how = "from their labels" if settings.word_init == "labels" else "at random"
-            data.notes.append(f"vectors: words start {how}; --vectors FILE starts from GloVe's or others")
+            data.notes.append(f"vectors: words are initialised {how}; --vectors FILE uses GloVe's or others")
             return None
         counts = torch.bincount(torch.cat(data.parts["train"].ids), minlength=len(data.vocabulary))
         loaded = word_vectors.load(
@@ -467,8 +473,8 @@ def _check_labels(train: Part) -> None:
     swapped = texts > FEW_TEXTS and different > texts / 2 and len(set(train["text"])) < texts / 4
     if swapped or different > max(MANY_CLASSES, texts / 2):
         raise DataError(
-            f"{where}: {texts:,} texts have {different:,} different labels, such as {train['label'][0]!r:.60}. Are the "
-            f"columns in the order label, text? A first row may name them, or you: label=2 text=1"
+            f"{where}: {texts:,} texts have {different:,} different labels, such as {train['label'][0]!r:.60}. Are "
+            "the columns in the order label, text? If not, name them in a header row, or give label=2 text=1"
         )
 
 
@@ -484,12 +490,12 @@ def _remarks(corpus: Corpus, classes: Sequence[str]) -> Iterator[str]:
         if repeated := len(part) - len(by_text):
             torn = sum(len(labels) > 1 for labels in by_text.values())
             more = f"; {torn:,} texts have more than one label" if torn else ""
-            yield f"{split}: {repeated:,} of {len(part):,} texts repeat another one{more}"
+            yield f"{split}: {repeated:,} of {len(part):,} texts are duplicates{more}"
         if absent := [label for label in classes if label not in set(part["label"])]:
             yield f"{split}: no text has the label {some(absent)}"
         if train is not None and split != "train" and (both := set(train["text"]) & by_text.keys()):
             affected = sum(text in both for text in part["text"])
-            yield f"{split}: {affected:,} of {len(part):,} texts are in train as well"
+            yield f"{split}: {affected:,} of {len(part):,} texts also occur in train"
 
 
 @dataclass(frozen=True)
@@ -527,7 +533,7 @@ class SentimentEvaluation(Evaluation):
         if len(self.classes) > 12:
             return [first]
         names = list(map(printable, self.classes))
-        rows = [["true \\ said", *names]]
+        rows = [["true \\ predicted", *names]]
         rows += [[name, *map(str, counts)] for name, counts in zip(names, self.confusion, strict=True)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return [first] + [
@@ -572,7 +578,7 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         """
         (result,) = self.classify_all([text])
         if result is None:
-            raise DataError("classify: the text is blank; there is nothing to read.")
+            raise DataError("classify: the text is blank.")
         return result
 
     def classify_all(
@@ -619,14 +625,14 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         if label not in self.classes:
             raise DataError(f"label {label!r}: the classes are {some(self.classes)}.")
         if self.gates is None:
-            raise DataError(f"{self.run.path}: only the cells and gates of a QRNN that reads forwards can be shown.")
+            raise DataError(f"{self.run.path}: only a left-to-right QRNN can show its cells and gates.")
         ids = self._encode(text)[:, None].to(self.device)
         if not len(ids):
-            raise DataError("the text is blank; there is nothing to read.")
+            raise DataError("the text is blank.")
         layers = list(self.model.inspect(ids).values())
         layer = len(layers) if layer is None else layer
         if not 1 <= layer <= len(layers):
-            raise DataError(f"layer {layer}: the model has the layers 1 to {len(layers)}.")
+            raise DataError(f"layer {layer}: the model has layers 1 to {len(layers)}.")
         gates = layers[layer - 1]
         if what not in gates:
             raise DataError(f"{what}: this layer has {', '.join(sorted(gates))}.")
@@ -663,7 +669,7 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
 
     def check_comparable(self, other: Any) -> None:
         if other.classes != self.classes:
-            raise UserError(f"{self.run.path} and {other.run.path} do not have the same classes: nothing to compare.")
+            raise UserError(f"{self.run.path} and {other.run.path} have different classes and cannot be compared.")
 
     @cached_property
     def gates(self) -> list[str] | None:
@@ -791,7 +797,7 @@ class Reader:
 
     def __init__(self, pipeline: SentimentPipeline, reading: Reading | None = None) -> None:
         if pipeline.settings.bidirectional:
-            raise UserError(f"{pipeline.run.path}: reads in both directions, and so only whole texts.")
+            raise UserError(f"{pipeline.run.path}: is bidirectional, so it can only read whole texts.")
         self.pipeline, self.reading = pipeline, reading
 
     def read(self, text: str) -> list[WordRead]:
@@ -849,59 +855,63 @@ WORDS_AT_ONCE = 250
 
 class ClassifyRequest(Request):
     texts: list[Annotated[Text, Field(min_length=1, max_length=CLASSIFY_CHARACTERS)]] = Field(
-        min_length=1, max_length=CLASSIFY_TEXTS, description="What to classify; none may be blank."
+        min_length=1, max_length=CLASSIFY_TEXTS, description="The texts to classify; none may be blank."
     )
 
 
 class StreamRequest(Request):
-    text: Text = Field(max_length=STREAM_CHARACTERS, description="What follows; it ends where a word ends.")
+    text: Text = Field(
+        max_length=STREAM_CHARACTERS, description=("The next piece of the text; it must end at a word boundary.")
+    )
     state: Text | None = Field(
-        None, max_length=STATE_CHARACTERS, description="As the answer before gave it; null at the beginning."
+        None, max_length=STATE_CHARACTERS, description="The state of the previous response; null at the beginning."
     )
 
 
 class StatesRequest(Request):
-    text: Text = Field(min_length=1, max_length=STATES_CHARACTERS, description="What to read; not blank.")
-    layer: int | None = Field(None, ge=1, description="Counted from 1; null is the last.")
+    text: Text = Field(min_length=1, max_length=STATES_CHARACTERS, description="The text to read; not blank.")
+    layer: int | None = Field(None, ge=1, description="Layer, counted from 1; null means the last one.")
     what: Literal["c", "h", "z", "f", "o", "i"] = Field("c", description="Cells, outputs, or a gate.")
-    label: Name | None = Field(None, description="Whose probability to follow; null is the last class.")
+    label: Name | None = Field(None, description="The class whose probability is returned; null means the last class.")
 
 
 class ClassAnswer(Response):
-    label: str = Field(description="The likeliest class.")
-    probability: float = Field(description="Of that class.")
-    probabilities: dict[str, float] = Field(description="Of all classes; of the likeliest, where there are too many.")
-    rest: float | None = Field(None, description="The sum of the others; only where there are others.")
+    label: str = Field(description="The most likely class.")
+    probability: float = Field(description="Its probability.")
+    probabilities: dict[str, float] = Field(
+        description=("The probability of each class; only of the most likely ones if there are too many.")
+    )
+    rest: float | None = Field(None, description="The sum of the others; only present if there are others.")
 
 
 class TextAnswer(ClassAnswer):
-    unknown: list[str] = Field(description="Words of the text that are not in the vocabulary, each once.")
+    unknown: list[str] = Field(description="Words of the text that are not in the vocabulary, without duplicates.")
 
 
 class ClassifyAnswer(Response):
-    results: list[TextAnswer] = Field(description="One for each text, in their order.")
+    results: list[TextAnswer] = Field(description="One result per text, in order.")
 
 
 class WordAnswer(ClassAnswer):
-    word: str = Field(description="As the model reads it.")
-    unknown: bool = Field(description="It is not in the vocabulary.")
+    word: str = Field(description="The word as the model reads it.")
+    unknown: bool = Field(description="Whether it is not in the vocabulary.")
 
 
 class StreamAnswer(Response):
-    words: list[WordAnswer] = Field(description="Each with the class after it.")
-    state: str = Field(description="To be passed back with what follows.")
-    count: int = Field(description="Words that were read, of all pieces.")
+    words: list[WordAnswer] = Field(description="Each word with the class after it.")
+    state: str = Field(description="Pass it back with the next piece.")
+    count: int = Field(description="Number of words read so far, over all pieces.")
 
 
 class StatesAnswer(Response):
-    words: list[str] = Field(description="As the model reads them.")
-    unknown: list[bool] = Field(description="Of each word, whether it is not in the vocabulary.")
-    values: list[list[float]] = Field(description="A row for each word, a number for each channel.")
-    forget: list[float] = Field(description="The mean of the forget gate after each word.")
-    probability: list[float] = Field(description="Of the label, after each word.")
-    label: str = Field(description="Whose probability it is.")
-    layer: int = Field(description="Which layer it is, counted from 1.")
-    layers: int = Field(description="How many the model has.")
+    words: list[str] = Field(description="The words as the model reads them.")
+    unknown: list[bool] = Field(description="For each word, whether it is not in the vocabulary.")
+    values: list[list[float]] = Field(description="One row per word, one number per channel.")
+    forget: list[float] = Field(description="The mean of the forget gate at each word.")
+    probability: list[float] = Field(description="The probability of the label after each word.")
+    label: str = Field(description="The class of these probabilities.")
+    layer: int = Field(description="The layer, counted from 1.")
+    layers: int = Field(description="Number of layers of the model.")
 
 
 def _class_answer(result: Classification, answers: int) -> dict[str, Any]:
@@ -1035,7 +1045,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "/classify-stream",
-        "The class after each word of a text that goes on",
+        "The class after each word of a text that arrives in pieces",
         StreamRequest,
         answer_stream,
         StreamAnswer,
@@ -1103,14 +1113,14 @@ def bags(tick: Tick) -> list[Row]:
 
 
 def show_demo(pipeline: SentimentPipeline, folder: Path, seed: int, screen: Screen) -> Shown:
-    with screen.progress("looking for a telling review") as tick:
+    with screen.progress("choosing an example") as tick:
         text = telling_review(pipeline, tick)
     pictures = []
     if pipeline.gates is not None:
         pictures.append(folder / "sentiment-states.png")
         draw_states(pipeline.states(text), pictures[0], "c", "cells of the last layer")
     followed = pipeline.classes[-1]
-    heading = f"The classifier reads an unseen review word by word; below each, by then, % {followed}:"
+    heading = f"The classifier reads an unseen review word by word. Below each word: % {followed} so far:"
     return Shown(heading, word_by_word(pipeline, text, followed), pictures)
 
 
@@ -1125,7 +1135,7 @@ def use(pipeline: SentimentPipeline, folder: Path, seed: int) -> Shown:
     picture = folder / f"{pipeline.run.path.name}-states.png"
     draw_states(pipeline.states(REVIEW), picture, "c", "cells of the last layer")
     followed = pipeline.classes[-1]
-    heading = f"A review, read word by word; below each word, % {followed} by then:"
+    heading = f"A review, read word by word. Below each word: % {followed} so far:"
     return Shown(heading, word_by_word(pipeline, REVIEW, followed), [picture])
 
 
@@ -1163,7 +1173,7 @@ SentimentTask.commands, SentimentTask.plots = sentiment_commands.COMMANDS, senti
 SentimentTask.endpoints = ENDPOINTS
 SentimentTask.demo = Demo(
     quality="% right",
-    explained="unseen reviews given their label",
+    explained="unseen reviews classified correctly",
     minutes=Minutes(training=0.2, rest=0.35),
     test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).accuracy,
     show=show_demo,

@@ -38,10 +38,10 @@ def classify(
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
-    """Classify texts: label, its probability and the text, with tabs between them, a line for each text in its order.
+    """Classify texts: prints one line per text with label, probability and text, separated by tabs.
 
-    A blank line gets the label "-" (null in JSON), so that lines of input and output stay side by side. Any number of
-    lines is read in constant memory.
+    A blank line gets the label "-" (null in JSON), so that input and output have the same number of lines. Memory use
+    is constant for any number of lines.
 
     Examples:
 
@@ -86,18 +86,18 @@ def states(
     text: OneText = None,
     file: OneTextFile = None,
     out: Picture = None,
-    layer: Annotated[int | None, typer.Option(help="Which layer, counted from 1. [default: the last]", min=1)] = None,
+    layer: Annotated[int | None, typer.Option(help="Layer, counted from 1. [default: the last]", min=1)] = None,
     what: Annotated[
         str, typer.Option(metavar="c|h|z|f|o|i", help="Cells, outputs, or one of the gates; f = 1 keeps the old state.")
     ] = "c",
     label: Annotated[
-        str | None, typer.Option(help="Whose probability to draw beside it. [default: the last class]")
+        str | None, typer.Option(help="The class whose probability to plot. [default: the last class]")
     ] = None,
 ) -> None:
-    """Draw what a layer holds while it reads a text: the paper's figure of hidden states.
+    """Plot the states of a layer while it reads a text, as in the paper's figure of hidden states.
 
-    Words go down, channels across, and the colour is the channel's activation; similar channels are adjacent. Beside it
-    the running probability, and the mean forget gate: where it drops, the layer forgets.
+    Rows are words, columns are channels, and the colour is the activation; similar channels are adjacent. The panels
+    next to it show the probability after each word and the mean forget gate: where it drops, the layer forgets.
 
     Examples:
 
@@ -119,12 +119,12 @@ def confusion(
     run: RunArgument,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="DIR", help="Where the texts are. [default: where the training's were]"),
+        typer.Option(metavar="DIR", help="Folder with the data. [default: the one used for training]"),
     ] = None,
     split: Split = "test",
     out: Picture = None,
 ) -> None:
-    """Evaluate a classifier and draw which class was predicted for which.
+    """Evaluate a classifier and plot its confusion matrix.
 
     Example:
 

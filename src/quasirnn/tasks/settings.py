@@ -89,10 +89,10 @@ class TaskSettings(Schema):
     value_aliases: ClassVar[Mapping[str, Mapping[Any, Any]]] = {}
 
     cell: Literal["qrnn", "lstm"] = setting(
-        "qrnn", help="qrnn, or an LSTM with equally many units", group="model", option="--cell", kept="fixed"
+        "qrnn", help="qrnn, or an LSTM with as many units", group="model", option="--cell", kept="fixed"
     )
-    hidden_size: int = size_setting(help="units of each layer")
-    num_layers: int = setting(help="recurrent layers", group="model", at_least=1, at_most=256, kept="fixed")
+    hidden_size: int = size_setting(help="units per layer")
+    num_layers: int = setting(help="number of recurrent layers", group="model", at_least=1, at_most=256, kept="fixed")
     kernel_size: Width | Widths | None = setting(
         2, help="width of the convolution, or one per layer: 6,2,2", group="model", cells=("qrnn",), kept="fixed"
     )
@@ -102,71 +102,77 @@ class TaskSettings(Schema):
     # Kept, as its expectation is part of what a trained model computes.
     zoneout: float | None = setting(
         0.0,
-        help="share of channels that keep their state",
+        help="probability that a channel keeps its state",
         group="model",
         at_least=0,
         below=1,
         cells=("qrnn",),
         kept="default",
     )
-    dropout: float = setting(0.0, help="share of inputs that are dropped", group="model", at_least=0, below=1)
+    dropout: float = setting(0.0, help="dropout probability", group="model", at_least=0, below=1)
     match: Literal["units", "parameters"] = setting(
         "units", help="the LSTM has as many units as the QRNN, or as many parameters", group="model"
     )
 
     batch_size: int = setting(
-        help="sequences in a step, over all processes", group="optimisation", at_least=1, at_most=2**20
+        help="sequences per step, over all processes", group="optimisation", at_least=1, at_most=2**20
     )
-    learning_rate: float = setting(help="initial step size", group="optimisation", above=0)
+    learning_rate: float = setting(help="initial learning rate", group="optimisation", above=0)
     optimizer: Literal["sgd", "rmsprop", "adam", "adamw"] = setting(
-        "adamw", help="sgd is without momentum", group="optimisation"
+        "adamw", help="sgd has no momentum", group="optimisation"
     )
-    weight_decay: float = setting(0.0, help="decoupled, of adamw's matrices", group="optimisation", at_least=0)
+    weight_decay: float = setting(
+        0.0, help="decoupled weight decay of matrices; adamw only", group="optimisation", at_least=0
+    )
     schedule: Literal["constant", "hold-decay", "cosine"] = setting(
-        "cosine", help="how the learning rate changes", group="optimisation"
+        "cosine", help="learning rate schedule", group="optimisation"
     )
-    hold_epochs: int = setting(6, help="hold-decay: epochs at the full rate", group="optimisation", at_least=0)
+    hold_epochs: int = setting(
+        6, help="hold-decay: epochs at the initial learning rate", group="optimisation", at_least=0
+    )
     decay: float = setting(
         0.95, help="hold-decay: factor for each later epoch", group="optimisation", above=0, at_most=1
     )
     warm_up: int | float = setting(
         0,
-        help="cosine: steps over which the rate rises; below 1 a share of all steps",
+        help="cosine: warm-up steps; below 1, a fraction of all steps",
         group="optimisation",
         at_least=0,
     )
-    clip: float | None = setting(None, help="largest norm of the gradient", group="optimisation", above=0)
+    clip: float | None = setting(None, help="maximum norm of the gradient", group="optimisation", above=0)
     l2: float = setting(0.0, help="lambda in g += lambda w", group="optimisation", at_least=0)
     average: float = setting(
         0.0,
-        help="share of the steps, at the end, whose mean weights are kept",
+        help="average the weights over this fraction of the steps, at the end",
         group="optimisation",
         at_least=0,
         at_most=1,
     )
 
     init_from: Text | None = setting(
-        None, help="a trained run whose weights and vocabulary this one starts from", group="model", option="--from"
+        None, help="a trained run that provides the initial weights and the vocabulary", group="model", option="--from"
     )
     train: Text | None = setting(None, help="stem of the training files", group="data")
     valid: Text | None = setting(None, help="stem of the validation files", group="data")
     test: Text | None = setting(None, help="stem of the test files", group="data")
-    lowercase: bool = setting(False, help="put the text in lower case", group="data", kept="fixed")
+    lowercase: bool = setting(False, help="convert the text to lower case", group="data", kept="fixed")
     max_vocabulary: int | None = setting(
-        None, help="keep only so many tokens, the most frequent", group="data", at_least=3
+        None, help="maximum vocabulary size; the most frequent tokens are kept", group="data", at_least=3
     )
 
     epochs: int = setting(help="passes over the training text", at_least=0)
-    max_steps: int | None = setting(None, help="stop after so many steps", at_least=0)
-    max_minutes: float | None = setting(None, help="stop after so much time, counted across resumes", at_least=0)
-    patience: int | None = setting(None, help="stop after so many epochs without a better validation", at_least=1)
+    max_steps: int | None = setting(None, help="stop after this many steps", at_least=0)
+    max_minutes: float | None = setting(None, help="stop after this many minutes, counted across resumes", at_least=0)
+    patience: int | None = setting(
+        None, help="stop after this many epochs without improvement on validation", at_least=1
+    )
     checkpoint_every: int = setting(500, help="steps between checkpoints", at_least=1)
     precision: Literal["auto", "float32", "bfloat16", "float16"] = setting(
-        "float32", help="type of the matrix products; auto: bfloat16 where the device has it"
+        "float32", help="type of the matrix products; auto: bfloat16 if the device supports it"
     )
-    seed: int = setting(1, help="of weights, dropout and the order of the data", at_least=0, at_most=2**32 - 1)
+    seed: int = setting(1, help="seed for weights, dropout and the order of the data", at_least=0, at_most=2**32 - 1)
     split_seed: int | None = setting(
-        None, help="of what is held out of the data; none: seed", group="data", at_least=0, at_most=2**32 - 1
+        None, help="seed for holding out splits; none: seed", group="data", at_least=0, at_most=2**32 - 1
     )
 
     @model_validator(mode="after")
@@ -222,15 +228,15 @@ class TaskSettings(Schema):
                 "give one per layer, or one for all"
             )
         if self.warm_up >= 1 and self.warm_up != int(self.warm_up):
-            yield f"warm_up: must be a number of steps, or a share of them below 1, got {self.warm_up}"
+            yield f"warm_up: must be a number of steps, or a fraction of them below 1, got {self.warm_up}"
         if self.match == "parameters" and self.init_from is not None:
             yield "match: with --from the sizes are those of its model; leave it out"
         if self.match == "parameters" and self.cell == "qrnn":
-            yield "match: sizes an LSTM by the QRNN's parameters; give --cell lstm"
+            yield "match: only for --cell lstm, whose size it sets"
         if self.weight_decay and self.optimizer != "adamw":
-            yield f"weight_decay: {self.optimizer} has none; give l2, or optimizer=adamw"
+            yield f"weight_decay: {self.optimizer} does not support it; use l2, or optimizer=adamw"
         if self.l2 and self.optimizer == "adamw":
-            yield "l2: adamw has its own; give weight_decay, or another optimizer"
+            yield "l2: adamw does not support it; use weight_decay, or another optimizer"
 
 
 S = TypeVar("S", bound=TaskSettings)
@@ -433,7 +439,7 @@ def _parse(
     cls = settings if isinstance(settings, type) else type(settings)
     fields, hints = cls.model_fields, get_type_hints(cls, include_extras=True)
     values: dict[str, Any] = {key: value for key, value in options.items() if key in fields}
-    lines = [f"--{key}: this task has none" for key in options if key not in fields]
+    lines = [f"--{key}: this task has no such option" for key in options if key not in fields]
     seen = set()
     for override in overrides:
         key, equals, text = (part.strip() for part in override.partition("="))
@@ -450,7 +456,7 @@ def _parse(
         seen.add(key)
         extra = _extra(fields[key])
         if option := extra["option"]:
-            lines.append(f"{key}: not a KEY; give {option} {as_text(text)}")
+            lines.append(f"{key}: not a KEY; use {option} {as_text(text)}")
             continue
         try:
             values[key] = _value(text, hints[key], may_be_none=len(extra["cells"]) == len(CELLS))

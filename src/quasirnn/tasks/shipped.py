@@ -39,7 +39,7 @@ def resolve(run: Path | str) -> Path:
     if str(run) in installed:
         return installed[str(run)]
     if str(run) in NAMES:
-        raise RunError(f"{run}: this model is not installed: {INSTALL}")
+        raise RunError(f"{run}: this model is not installed. To install it: {INSTALL}")
     near = did_you_mean(str(run), installed)
     hint = f" D{near[3:]}" if near else nearest_path(str(run))
     raise RunError(f"{run}: no such folder.{hint or ' `quasirnn train` creates runs, by default under runs/.'}")
@@ -61,7 +61,7 @@ def default(task: str) -> str:
         if read_json(folder / "training.json").get("task") == task:
             return name
     remedy = f"train one: quasirnn train {task}" if installed else f"install ours: {INSTALL}"
-    raise UserError(f"which run? Name the folder of a trained model, or {remedy}")
+    raise UserError(f"no RUN given. Name the folder of a trained model, or {remedy}")
 
 
 def facts(folder: Path) -> dict[str, Any]:

@@ -83,7 +83,9 @@ def compare(first: Rows, second: Rows, resamples: int = RESAMPLES, seed: int = S
         UserError: the rows are not the same.
     """
     if first.sha256 != second.sha256 or len(first.statistics) != len(second.statistics):
-        raise UserError("the runs hold out different rows; name others with --data, or train both with one split_seed.")
+        raise UserError(
+            "the runs hold out different rows; choose other data with --data, or train both with the same split_seed."
+        )
     N = len(first.statistics)
     draw = np.random.default_rng(seed)
     both = np.concatenate([first.statistics, second.statistics], 1).astype(float)

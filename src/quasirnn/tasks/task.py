@@ -239,7 +239,7 @@ class Task(ABC, Generic[S]):
         said = ""
         if rule is not None:
             values = " ".join(f"{key}={as_text(getattr(fitted, key))}" for key in FITTED if key in rule.keys)
-            said = f"Fitted to {rule.amount}: {values} (--show lists all; KEY=VALUE changes them)"
+            said = f"Settings chosen for {rule.amount}: {values} (--show lists all; KEY=VALUE changes them)"
         vocabulary = None if start is None else start.vocabulary(self, fitted, corpus.parts["train"], corpus.notes)
         dataset = self.encode_corpus(fitted, corpus, vocabulary)
         if fitted.match == "parameters" and preset:

@@ -65,7 +65,7 @@ def configure(task: Task[Any], request: Request) -> tuple[Training[Any], Run | N
     if request.resume and request.out is not None and request.out.exists():
         run = run_folder.open_run(request.out)
         if (name := task_of(run).name) != task.name:
-            raise RunError(f"{run.path}: is a run of {name}, not of {task.name}.")
+            raise RunError(f"{run.path}: is a {name} run, not a {task.name} run.")
         saved = run.read_training(task.settings)
         if saved.preset not in task.presets:
             raise RunError(f"{run.training}: {task.name} has no preset {shown(saved.preset)}. {run_folder.REMEDY}")
@@ -82,7 +82,7 @@ def configure(task: Task[Any], request: Request) -> tuple[Training[Any], Run | N
     source = source_of(task, request)
     name = request.preset or ("fast" if source else task.default_preset(data, request.overrides))
     if name not in task.presets:
-        raise RunError(f"--preset {name}: {task.name} has {', '.join(task.presets)}.")
+        raise RunError(f"--preset {name}: no such preset; {task.name} has {', '.join(task.presets)}.")
     if source is None:
         settings = task.presets[name].for_cell(request.cell or "qrnn")
     else:
@@ -160,7 +160,7 @@ def train(
 
     with _world(settings.precision) as world:
         if world.size > 1 and request.out is None:
-            raise RunError("several processes need one folder for all of them: --out RUN.")
+            raise RunError("training with several processes needs one folder for all of them: --out RUN.")
         run_before, run = run, Run(path)
         # Before anything is written: batch_size may not fit the text or the number of processes.
         learner = prepared.learner(world, run)
@@ -181,7 +181,7 @@ def train(
                 elif (before := run.read_training(task.settings)) != training:
                     if before.settings.precision != settings.precision and observer is not None:
                         observer.note(
-                            f"precision: {before.settings.precision} until now, {settings.precision} from here on"
+                            f"precision: {before.settings.precision} so far, {settings.precision} from now on"
                         )
                     # Another training in this folder keeps its limits.
                     with RunLock(path):
@@ -243,11 +243,11 @@ def _check_same_run(run: Run, training: Training[Any], prepared: Prepared) -> No
         if before != now:
             raise RunError(
                 f"{run.path}: the {what} have changed since the run was started (sha256 {str(before)[:12]}, now "
-                f"{str(now)[:12]}). Put the former files back, or start a new run."
+                f"{str(now)[:12]}). Restore the original files, or start a new run."
             )
     now_config = prepared.model.config
     # A later version may have more numbers; those that are there must be the same.
     same_config = all(now_config.get(key) == value for key, value in run.read_config().items())
     for file, same in ((run.vocabulary, run.read_vocabulary() == prepared.vocabulary), (run.config, same_config)):
         if not same:
-            raise RunError(f"{file}: is not what this run began with. {run_folder.REMEDY}")
+            raise RunError(f"{file}: has changed since the run was started. {run_folder.REMEDY}")

@@ -76,28 +76,26 @@ class TranslationSettings(TaskSettings):
 
     source: Text = setting(
         "de",
-        help="the language to translate from, as the files end, or the column of a table",
+        help="source language: the suffix of its files, or its column in a table",
         group="data",
         kept="default",
     )
-    target: Text = setting("en", help="the language to translate to, or its column", group="data", kept="default")
+    target: Text = setting("en", help="target language, likewise", group="data", kept="default")
     max_length: int | None = setting(
         300,
-        help="leave pairs with a longer side out of training, in characters",
+        help="leave pairs out of training if a side has more characters",
         group="data",
         at_least=1,
         kept="default",
     )
     min_count: int = setting(2, help="read rarer characters as unknown", group="data", at_least=1)
-    embedding_size: int | None = size_setting(None, help="size of the characters' vectors; none: hidden_size")
-    sample: int = setting(
-        100, help="validation sentences that are translated after each epoch, for BLEU; 0: none", at_least=0
-    )
+    embedding_size: int | None = size_setting(None, help="size of the character embeddings; none: hidden_size")
+    sample: int = setting(100, help="validation sentences to translate after each epoch, for BLEU; 0: none", at_least=0)
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
         if self.source == self.target:
-            yield f"target: must be another language than source={self.source}"
+            yield f"target: must differ from source={self.source}"
         if self.max_vocabulary is not None and self.max_vocabulary <= len(SPECIALS):
             yield f"max_vocabulary: must be at least {len(SPECIALS) + 1}, got {self.max_vocabulary}"
 
@@ -122,20 +120,20 @@ PAPER = Preset(
     notes={
         "hidden_size": "paper 3.3",
         "num_layers": "paper 3.3: of the encoder, and of the decoder",
-        "kernel_size": "paper 3.3: of the encoder; the decoder's is 2, ours: not said",
+        "kernel_size": "paper 3.3: of the encoder; the decoder's is 2, ours: not stated",
         "pooling": "paper 2.1, eq. 8: fo in the last layer of the decoder; ours: fo everywhere",
-        "zoneout": "paper 3.3 names none",
+        "zoneout": "paper 3.3 gives none",
         "dropout": "paper 3.3: none for the QRNN, 0.2 for the LSTM",
-        "embedding_size": "ours: not said; one for both languages",
+        "embedding_size": "ours: not stated; one for both languages",
         "batch_size": "paper 3.3",
         "optimizer": "paper 3.3: Adam with beta 0.9 and 0.999, epsilon 1e-8",
         "learning_rate": "paper 3.3",
-        "schedule": "paper 3.3 names none",
+        "schedule": "paper 3.3 gives none",
         "clip": "paper 3.3",
         "l2": "paper 3.3: none",
         "epochs": "paper 3.3",
         "max_length": "paper 3.3",
-        "min_count": "ours: not said; the paper's vocabulary has 187 characters",
+        "min_count": "ours: not stated; the paper's vocabulary has 187 characters",
         "sample": "ours: of validation, decoded greedily",
     },
 )
@@ -315,8 +313,8 @@ class TranslationTask(Task[TranslationSettings]):
     def built_in(self, settings: TranslationSettings, splits: Sequence[str]) -> Corpus:
         if (settings.source, settings.target) != ("de", "en"):
             raise DataError(
-                f"the built-in translations are from de to en, not from {settings.source} to {settings.target}; name a "
-                f"folder of your own"
+                f"the built-in translations are from de to en, not from {settings.source} to {settings.target}; for "
+                "other languages give --data"
             )
 
         def make(split: str) -> dict[str, Iterable[str]]:
@@ -340,7 +338,7 @@ class TranslationTask(Task[TranslationSettings]):
         known = set(corpus.parts["train"]["target"]) if train is not None and data else set()
         for split, part in corpus.parts.items():
             if split != "train" and (both := sum(target in known for target in part["target"])):
-                corpus.notes.append(f"{split}: {both:,} of {len(part):,} target sentences are in train as well")
+                corpus.notes.append(f"{split}: {both:,} of {len(part):,} target sentences also occur in train")
         return corpus
 
     def baselines(self, settings: TranslationSettings, data: Dataset) -> Baselines | None:
@@ -352,7 +350,7 @@ class TranslationTask(Task[TranslationSettings]):
             "bleu",
             {"copying the source": copied.bleu},
             higher_is_better=True,
-            advice="More pairs help most; then epochs=NUMBER.",
+            advice="More pairs help most, then more epochs (epochs=NUMBER).",
         )
 
     def facts(self, settings: TranslationSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -423,8 +421,8 @@ def _without_long(part: Part, max_length: int, notes: list[str]) -> Part:
         raise DataError(f"{part.files[0]}: every pair has a side of more than max_length = {max_length} characters")
     if left_out := len(part) - len(rows):
         notes.append(
-            f"train: {left_out:,} of {len(part):,} pairs left out, as a side has more than max_length = {max_length} "
-            f"characters"
+            f"train: {left_out:,} of {len(part):,} pairs left out because a side has more than max_length = "
+            f"{max_length} characters"
         )
     return part.select(rows)
 
@@ -552,7 +550,7 @@ def pieces(text: str, longest: int = LONGEST) -> list[str]:
 def _check_characters(text: str) -> None:
     if len(text) > MAX_CHARACTERS:
         raise DataError(
-            f"translate: a text has {len(text):,} characters, more than {MAX_CHARACTERS:,}. Give one sentence a line."
+            f"translate: a text has {len(text):,} characters, more than {MAX_CHARACTERS:,}. Give one sentence per line."
         )
 
 
@@ -626,7 +624,7 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         """
         _check_search(beam, alpha, n)
         if not text.strip():
-            raise DataError("translate: the text is blank; there is nothing to translate.")
+            raise DataError("translate: the text is blank.")
         _check_characters(text)
         parts = pieces(text, self.longest)
         if len(parts) > 1:
@@ -739,7 +737,7 @@ def _check_search(beam: int, alpha: float, n: int = 1) -> None:
     if not 0 <= alpha <= LARGEST_ALPHA:
         raise DataError(f"alpha must be from 0 to {LARGEST_ALPHA}, got {alpha}.")
     if not 1 <= n <= beam:
-        raise DataError(f"the n best are at most as many as the beam is wide, {beam}, and at least 1; got {n}.")
+        raise DataError(f"n_best must be from 1 to beam = {beam}, got {n}.")
 
 
 def _joined(by_piece: Sequence[Sequence[Translation]]) -> list[Translation]:
@@ -779,10 +777,12 @@ TRANSLATION_SIZE, ATTENTION_SIZE = 4, 16
 
 
 class TranslateRequest(Request):
-    text: Text = Field(min_length=1, max_length=TRANSLATE_CHARACTERS, description="What to translate; not blank.")
-    beam: int = Field(BEAM, ge=1, le=MAX_BEAM, description="Hypotheses that are kept; 1 is greedy.")
-    n_best: int = Field(1, ge=1, le=MAX_BEAM, description="Translations to return; at most beam.")
-    alpha: float = Field(ALPHA, ge=0, le=MAX_ALPHA, description="The larger, the more a short translation loses.")
+    text: Text = Field(min_length=1, max_length=TRANSLATE_CHARACTERS, description="The text to translate; not blank.")
+    beam: int = Field(BEAM, ge=1, le=MAX_BEAM, description="Beam size; 1 is greedy.")
+    n_best: int = Field(1, ge=1, le=MAX_BEAM, description="Number of translations to return; at most beam.")
+    alpha: float = Field(
+        ALPHA, ge=0, le=MAX_ALPHA, description=("Length penalty: larger values favour longer translations.")
+    )
     attention: bool = Field(
         False,
         description=f"For a text of at most {ATTENTION_CHARACTERS} characters, and n_best of at most {ATTENTION_BEST}.",
@@ -791,17 +791,17 @@ class TranslateRequest(Request):
 
 class TranslationAnswer(Response):
     text: str = Field(description="The translation.")
-    score: float = Field(description="What they are ranked by; the higher, the better.")
+    score: float = Field(description="The score by which they are ranked; higher is better.")
     log_probability: float = Field(description="The natural logarithm of the probability of the text.")
-    finished: bool = Field(description="False if it was cut off at the greatest length.")
-    characters: list[str] = Field(description='What was written; "" for the end.')
-    attention: list[list[float]] | None = Field(description="A row for each of them; null unless asked for.")
+    finished: bool = Field(description="False if it was cut off at the maximum length.")
+    characters: list[str] = Field(description='The characters written; "" for the end.')
+    attention: list[list[float]] | None = Field(description="One row per character; null unless requested.")
 
 
 class TranslateAnswer(Response):
-    source: list[str] = Field(description="The characters that were read.")
-    unknown: list[str] = Field(description="Those of them that are not in the vocabulary, each once.")
-    translations: list[TranslationAnswer] = Field(description="The best first.")
+    source: list[str] = Field(description="The characters read.")
+    unknown: list[str] = Field(description="Those that are not in the vocabulary, without duplicates.")
+    translations: list[TranslationAnswer] = Field(description="Best first.")
 
 
 def check_translate(pipeline: TranslationPipeline, request: TranslateRequest) -> None:
@@ -932,7 +932,9 @@ def show_demo(pipeline: TranslationPipeline, folder: Path, seed: int, screen: Sc
 
 def use(pipeline: TranslationPipeline, folder: Path, seed: int) -> Shown:
     picture = folder / f"{pipeline.run.path.name}-attention.png"
-    return translations_of(pipeline, EVERYDAY, picture, "German sentences, character by character into English:")
+    return translations_of(
+        pipeline, EVERYDAY, picture, ("German sentences, translated into English character by character:")
+    )
 
 
 def translations_of(pipeline: TranslationPipeline, sentences: Sequence[str], picture: Path, heading: str) -> Shown:
@@ -948,7 +950,7 @@ TranslationTask.commands, TranslationTask.plots = translation_commands.COMMANDS,
 TranslationTask.endpoints = ENDPOINTS
 TranslationTask.demo = Demo(
     quality="% exact",
-    explained="unseen numbers, dates and times translated to the letter",
+    explained="unseen numbers, dates and times translated exactly",
     minutes=Minutes(training=0.75, rest=0.5),
     test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick, beam=1).exact_match,
     show=show_demo,

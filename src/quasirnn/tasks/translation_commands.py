@@ -22,7 +22,7 @@ BATCH = 32  # texts that are decoded side by side
 def translate(
     arguments: RunAndTexts = None,
     file: TextFile = None,
-    beam: Annotated[int, typer.Option(help="Hypotheses that are kept; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
+    beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
     alpha: Annotated[
         float,
         typer.Option(
@@ -31,19 +31,20 @@ def translate(
     ] = ALPHA,
     n_best: Annotated[
         int,
-        typer.Option(help="Translations of each text, a line each, the best first; at most --beam.", min=1, max=WIDEST),
+        typer.Option(
+            help="Number of translations per text, one per line, best first; at most --beam.", min=1, max=WIDEST
+        ),
     ] = 1,
     batch_size: Annotated[int, typer.Option(help="Maximum number of texts per batch.", min=1, max=1024)] = BATCH,
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:
-    """Translate texts: a line for each, in their order; one sentence a line, if the training's pairs were sentences.
+    """Translate texts, one line per text. Give one sentence per line if the model was trained on sentences.
 
-    A blank line stays blank. With --n-best a line has the number of its text, the score and the translation, with tabs
-    between. A text that is longer than the pairs of training could be (max_length, and at most a thousand characters)
-    is cut where sentences end and translated piece by piece; it has one translation. One of more than 20,000 characters
-    is an error. Characters that the model does not
-    know are read as unknown. Any number of lines is read in constant memory.
+    A blank line stays blank. With --n-best, each line has the number of the text, the score and the translation,
+    separated by tabs. A text longer than max_length of the training (and at most a thousand characters) is split at
+    sentence ends and translated piece by piece; it has one translation. A text of more than 20,000 characters is an
+    error. Characters outside the vocabulary are read as unknown. Memory use is constant for any number of lines.
 
     Examples:
 
@@ -80,9 +81,9 @@ def attention(
     text: OneText = None,
     file: OneTextFile = None,
     out: Picture = None,
-    beam: Annotated[int, typer.Option(help="Hypotheses that are kept; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
+    beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
 ) -> None:
-    """Translate a sentence and draw what each character of the translation attended to: source across, target down.
+    """Translate a sentence and plot the attention weights: source characters across, translation down.
 
     Example:
 

@@ -69,9 +69,9 @@ def describe(value: float, baselines: Baselines) -> list[str]:
     name, rival = max(baselines.values.items(), key=lambda item: sign * item[1])
     lead = sign * (value - rival)
     if lead > margin or (lead > 0 and not baselines.rows):
-        said = "The network is ahead."
+        said = "The network is better."
     elif lead > 0:
-        said = "The network is ahead, but not by more than chance."
+        said = "The network is better, but the difference may be chance."
     else:
         said = f"The network is not better than {name}. {baselines.advice}".rstrip()
     return [f"{own}; {beside}. {said}"]

@@ -35,7 +35,7 @@ from quasirnn.training.world import World
 
 FORMAT = 1
 MAX_STATE = 64 * 2**20  # bytes of state.json
-KEPT = "the checkpoints before it are untouched"
+KEPT = "earlier checkpoints are unchanged"
 INT32 = 2**31 - 1
 
 
@@ -89,7 +89,9 @@ class Values:
         """ValueError unless the numbers agree with each other and with the data."""
         state = self.state
         if self.steps_per_epoch != steps_per_epoch:
-            raise ValueError(f"its epochs have {self.steps_per_epoch} steps, not {steps_per_epoch}; was it other data?")
+            raise ValueError(
+                f"its epochs have {self.steps_per_epoch} steps, not {steps_per_epoch}; was it trained on other data?"
+            )
         if state.position > steps_per_epoch or state.step != state.epoch * steps_per_epoch + state.position:
             raise ValueError(f"step {state.step} is not step {state.position} of epoch {state.epoch + 1}")
         if (state.best is None) != (state.best_step is None):
@@ -331,7 +333,7 @@ def _check_content(path: Path, expected: Fingerprint) -> None:
     if (size := check_file(path, remedy="")) != expected.size:
         raise ValueError(f"{path.name} has {size} bytes instead of {expected.size}")
     if _fingerprint(path)["sha256"] != expected.sha256:
-        raise ValueError(f"{path.name} is not what was written (SHA-256 differs)")
+        raise ValueError(f"{path.name} has changed since it was written (SHA-256 differs)")
 
 
 def _read_state(path: Path) -> StateFile:
@@ -344,7 +346,7 @@ def _read_state(path: Path) -> StateFile:
     if content.get("format") != FORMAT:
         raise CheckpointError(f"{path} has format {shown(content.get('format'))}, this version reads format {FORMAT}")
     if content.get("checksum") != checksum(content):
-        raise ValueError("state.json is not what was written (checksum differs)")
+        raise ValueError("state.json has changed since it was written (checksum differs)")
     return parse(StateFile, content)
 
 

@@ -154,7 +154,7 @@ class _Run:
     def go(self, signals: StopSignals, resume: bool) -> Outcome:
         self.signals = signals
         if self.lock is not None and not self.lock.supported:
-            self.run_log.note(f"{self.folder}: no locks on this file system; start no second training there")
+            self.run_log.note(f"{self.folder}: this file system has no locks; do not start a second training there")
         loaded = self._load(resume)
         state = self.state
         first = state.step
@@ -363,7 +363,9 @@ class _Run:
     def _load(self, resume: bool) -> Loaded | None:
         """Restore model, optimizer and state from the newest checkpoint."""
         if not resume and self.checkpoints.exist():
-            raise CheckpointError(f"{self.checkpoints.folder} is of an earlier run: resume it, or use another folder")
+            raise CheckpointError(
+                f"{self.checkpoints.folder} belongs to an earlier run: resume it, or use another folder"
+            )
         loaded = self.checkpoints.load_newest() if resume else None
         if loaded is None:
             return None

@@ -67,7 +67,7 @@ class RunLock:
         """WriteError if the folder is not the one that was locked: then nothing must be written to it any more."""
         if not self._is_in_place():
             raise WriteError(
-                f"{self.folder} or its {NAME} was removed or replaced while it was in use: stopped without writing"
+                f"{self.folder} or its {NAME} was removed or replaced during training: stopped without writing"
             )
 
     def __enter__(self) -> "RunLock":

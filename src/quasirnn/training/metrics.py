@@ -23,7 +23,7 @@ class Metrics:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._kept = "what was recorded before is untouched"
+        self._kept = "earlier records are unchanged"
         with writing(path, self._kept):
             # Unbuffered: either the system has the record, or an error was raised.
             self._file = open(path, "ab+", buffering=0)  # noqa: SIM115

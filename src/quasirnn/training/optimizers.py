@@ -133,7 +133,7 @@ def from_tensors(optimizer: Optimizer, tensors: Mapping[str, Tensor], values: Op
 def _checked_groups(mine: list[dict[str, Any]], stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The groups of this optimizer with the stored learning rates; everything else must be equal."""
     if [(group.keys(), group["params"]) for group in mine] != [(each.keys(), each.get("params")) for each in stored]:
-        raise ValueError("its optimizer is another one, or has other parameters")
+        raise ValueError("its optimizer has another type or other parameters")
     groups = []
     for here, there in zip(mine, stored, strict=True):
         try:

@@ -42,7 +42,7 @@ class Plan:
         if not (math.isfinite(self.l2) and self.l2 >= 0):
             raise ValueError(f"Plan: l2 must be zero or a positive number, got {self.l2}")
         if not 0 <= self.average <= 1:
-            raise ValueError(f"Plan: average must be a share from 0 to 1, got {self.average}")
+            raise ValueError(f"Plan: average must be from 0 to 1, got {self.average}")
 
     def total_steps(self, steps_per_epoch: int) -> int:
         """Where the run ends, if nothing else ends it earlier."""

@@ -76,7 +76,7 @@ class World:
         if error is not None:
             raise error
         if failed:
-            raise RankFailed(f"{doing} failed on another process; its message says why")
+            raise RankFailed(f"{doing} failed on another process; see its message")
 
     def close(self) -> None:
         """Leave the group of processes."""
