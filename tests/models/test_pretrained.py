@@ -364,7 +364,7 @@ def test_guarantee_model_files_run_no_code_truncated(folder, name):
     whole = (folder / name).read_bytes()
     for length in range(len(whole) - 1):
         (folder / name).write_bytes(whole[:length])
-        assert refusal(folder).startswith(f"{name}: not ")
+        assert refusal(folder).startswith((f"{name}: not ", f"{name}: invalid JSON"))
 
 
 @pytest.mark.parametrize("length", [2**63, 2**64 - 1, 2**40, 10**9, 200])

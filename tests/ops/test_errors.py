@@ -314,7 +314,7 @@ NONSENSE = {
         lambda x: OPERATORS.layer(x, x, None, None, None, None, None, None, 0.0, 5, 0, False, True),
         r"must be 2 \(f\), 3 \(fo\) or 4 \(ifo\), got 5",
     ),
-    "no layers": (lambda x: OPERATORS.stack(x, [], [], None, 0.0, 3, False), "fit one another|at least one weight"),
+    "no layers": (lambda x: OPERATORS.stack(x, [], [], None, 0.0, 3, False), "fit together|at least one weight"),
 }
 
 
