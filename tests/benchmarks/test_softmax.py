@@ -46,7 +46,7 @@ def test_a_wrong_method_is_not_timed(monkeypatch):
         "linear_cross_entropy",
         lambda h, *others: correct(h * (1 + 1e-4) - h.detach() * 1e-4 if chunked.CHUNK_NUMBERS == 120 else h, *others),
     )
-    with pytest.raises(WrongNumbers, match=r"gradient of h .chunks of 0.00012 million. is off"):
+    with pytest.raises(WrongNumbers, match=r"gradient of h .chunks of 0.00012 million. has an error of"):
         softmax.run(PLAN, Setting())
 
 

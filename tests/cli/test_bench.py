@@ -168,7 +168,8 @@ def test_mistakes_in_a_task_are_reported_before_anything_is_timed(bench, monkeyp
         "cell: not a KEY",
     )
     mistake(
-        bench("task", "language-model", "--quick", "--preset", "papper"), "--preset papper: language-model has demo"
+        bench("task", "language-model", "--quick", "--preset", "papper"),
+        "--preset papper: no such preset; language-model has demo",
     )
     mistake(bench("task", "language-model", "--quick", "precision=float16"), "precision=float16 needs a GPU")
     mistake(bench("task", "language-model", "--quick", "--data", "nowhere"), "nowhere")

@@ -190,7 +190,7 @@ def test_data_of_ones_own_and_mistakes_in_them(tmp_path):
     assert "train.tsv" in json.loads((out / "training.json").read_text())["corpus"]["splits"]["train"]["files"][0]
     for split, mistake in (
         ("wrong", "wrong.tsv:2: 3 words have 2 tags; give one for each, with spaces between."),
-        ("other", "other.tsv:2: the tag 'X' does not occur in training, which has D, N, V."),
+        ("other", "other.tsv:2: the tag 'X' is not one of those in training: D, N, V."),
     ):
         code, printed, said = here("evaluate", out, "--split", split)
         assert (code, printed, said.count("\n")) == (2, "", 1)

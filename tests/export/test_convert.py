@@ -135,7 +135,7 @@ def test_tokens_that_cannot_be_told_apart_are_refused(tmp_path, wrong):
     ("state", "options", "message"),
     [
         ({}, {}, "no QRNN layers"),
-        ({"linear.weight": torch.ones(6, 4), "linear.bias": torch.ones(6)}, {}, "layers alone"),
+        ({"linear.weight": torch.ones(6, 4), "linear.bias": torch.ones(6)}, {}, "only layers"),
         ({"linear.weight": torch.ones(6, 4), "linear.bias": torch.ones(5)}, {}, "layer 0: needs"),
         (
             {"linear.weight": torch.ones(6, 4), "linear.bias": torch.ones(6)},
@@ -169,5 +169,5 @@ def test_files_that_are_programs_or_nothing_are_refused(tmp_path):
     with pytest.raises(UserError, match="No such file"):
         quasirnn.convert(tmp_path / "missing.pt")
     torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(UserError, match="no state dict"):
+    with pytest.raises(UserError, match="is not a state dict"):
         quasirnn.convert(tmp_path / "list.pt")

@@ -176,7 +176,7 @@ def test_characters_as_tokens(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("run", "message"), [("language-model-lstm", "has an LSTM"), ("translation-qrnn", "holds a Translator")]
+    ("run", "message"), [("language-model-lstm", "this one is an LSTM"), ("translation-qrnn", "contains a Translator")]
 )
 def test_other_runs_are_refused(run, message):
     with pytest.raises(UserError, match=message):

@@ -164,7 +164,7 @@ def test_int8_by_onnxruntime(tmp_path):
         (QRNN(2, 2), {"step": True, "lengths": True}, "no lengths"),
         (quantize(QRNN(2, 2)), {}, "int8 copy"),
         (LanguageModel(5, hidden_size=2, document_start=0), {}, "at the start of a document"),
-        (torch.nn.LSTM(2, 2), {}, "LSTM has no ONNX form here"),
+        (torch.nn.LSTM(2, 2), {}, "LSTM cannot be exported to ONNX"),
         (torch.nn.LSTM(2, 2), {"lengths": True}, "is for a QRNN"),
     ],
 )
@@ -190,5 +190,5 @@ def test_weights_are_stored_as_float32(tmp_path):
 def test_a_pooling_of_the_users_own_is_refused(tmp_path):
     rnn = QRNN(2, 2)
     rnn.layers[0].pooling = "bounded"
-    with pytest.raises(UserError, match="pooling 'bounded' has no ONNX form"):
+    with pytest.raises(UserError, match="pooling 'bounded' is not supported in ONNX"):
         export(rnn, tmp_path / "model.onnx")

@@ -146,7 +146,7 @@ def test_int8_by_onnxruntime(name, tmp_path):
     ("arguments", "message"),
     [
         (["sentiment-qrnn"], "--onnx FILE"),
-        (["sentiment-qrnn", "--onnx", "model.onnx", "--step"], "has no step"),
+        (["sentiment-qrnn", "--onnx", "model.onnx", "--step"], "has no single step"),
         (["translation-lstm", "--onnx", "model.onnx"], "translators with LSTMs cannot be exported to ONNX"),
         (["no-run", "--onnx", "model.onnx"], "no-run"),
     ],

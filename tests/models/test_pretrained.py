@@ -504,7 +504,7 @@ def test_files_can_be_read_by_whom_the_user_lets_read(folder):
 
 
 def test_what_could_not_be_read_is_not_written(tmp_path):
-    with pytest.raises(ModelFileError, match="would have 1,015 bytes, more than the 1,000 that will be read"):
+    with pytest.raises(ModelFileError, match="would have 1,015 bytes, more than the limit of 1,000"):
         write_json(tmp_path / "a.json", {"key": "x" * 1000}, limit=1000)
     assert not os.listdir(tmp_path)
     with pytest.raises(ValueError, match="not JSON compliant"):

@@ -60,7 +60,7 @@ def test_without_kernels_the_import_works_and_one_warning_comes_with_the_first_u
         path.write_bytes(b"not an ELF file")
     found = run(QUASIRNN_KERNELS=str(path))
     assert found["report"]["cpu"]["backend"] == "plain"
-    assert "do not load" in found["report"]["cpu"]["reason"]
+    assert "cannot be loaded" in found["report"]["cpu"]["reason"]
     assert str(path) in found["report"]["cpu"]["reason"]
     ((category, message, filename),) = found["at_use"]
     assert category == "RuntimeWarning"

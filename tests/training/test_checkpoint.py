@@ -238,7 +238,7 @@ def test_the_state_of_another_model_or_of_other_data_is_an_error_of_one_line(tmp
 def test_an_earlier_run_is_not_written_over(tmp_path):
     run(tmp_path)
     before = newest(tmp_path).stat()
-    with pytest.raises(CheckpointError, match="is of an earlier run: resume it, or use another folder"):
+    with pytest.raises(CheckpointError, match="belongs to an earlier run: resume it, or use another folder"):
         run(tmp_path)
     assert newest(tmp_path).stat() == before
 

@@ -254,6 +254,16 @@ def perplexity(nats: float) -> float:
     return math.exp(nats) if nats < 700 else math.inf
 
 
+def as_written(text: str, vocabulary: Vocabulary) -> str:
+    """Text that someone typed, as the training text would have it: WikiText separates words and marks."""
+    return wikitext.separate(text, vocabulary.__contains__) if wikitext.MARKER in vocabulary else text
+
+
+def unknown_tokens(text: str, vocabulary: Vocabulary) -> list[str]:
+    """The tokens of a typed text that are not in the vocabulary, each once."""
+    return vocabulary.unknown_tokens(as_written(text, vocabulary))
+
+
 def start_of_line(vocabulary: Vocabulary) -> Tensor:
     """What stands before a text that begins: the end of the line before it, (1,)."""
     end = vocabulary.special("end")
@@ -460,32 +470,19 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         unknown = self.vocabulary.special("unknown")
         # A word that stands for all that are not known is nothing to write.
         sampler = Sampler(**how, never=() if unknown is None else (unknown,))
-        text = self.as_written(prompt)
+        text = as_written(prompt, self.vocabulary)
         ids = torch.cat([start_of_line(self.vocabulary), self.vocabulary.encode(text)]).to(self.device)
         tokens = self.model.generate(ids, sampler)
         drawn = tokens if length is None else (next(tokens) for _ in range(length))
         line_start = not prompt or prompt[-1].isspace()
         pieces = self.vocabulary.pieces(drawn, line_start=line_start)
-        yield from wikitext.join(pieces, text, line_start=line_start) if self.is_wikitext else pieces
-
-    @property
-    def is_wikitext(self) -> bool:
-        """Whether the model was trained on WikiText, whose words and marks are written apart."""
-        return wikitext.MARKER in self.vocabulary
-
-    def as_written(self, text: str) -> str:
-        """Text that someone typed as the training text would have it."""
-        return wikitext.separate(text, self.vocabulary.__contains__) if self.is_wikitext else text
-
-    def unknown_tokens(self, text: str) -> list[str]:
-        """The tokens of a typed text that are not in the vocabulary, each once."""
-        return self.vocabulary.unknown_tokens(self.as_written(text))
+        yield from wikitext.join(pieces, text, line_start=line_start) if wikitext.MARKER in self.vocabulary else pieces
 
     def score(self, text: str) -> Score:
         """Bits of a text as a line of its own: at word level its line end is scored too."""
         if self.vocabulary.kind == "word":
             text = text.removesuffix("\n") + "\n"
-        ids = self.vocabulary.encode(self.as_written(text))
+        ids = self.vocabulary.encode(as_written(text, self.vocabulary))
         if len(ids) == 0:
             raise DataError("score: the text is empty.")
         unknown = self.vocabulary.special("unknown")
@@ -575,7 +572,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
     def _examples(self, prompts: Sequence[str]) -> list[str]:
         """Those that the vocabulary has all of; the last one is empty, and always there."""
         *some, empty = prompts
-        known = [prompt for prompt in some if not self.unknown_tokens(prompt)]
+        known = [prompt for prompt in some if not unknown_tokens(prompt, self.vocabulary)]
         return [*known[: MOST_EXAMPLES - 1], empty]
 
     def _check_vocabulary(self) -> None:
@@ -636,7 +633,7 @@ def answer_generate(
         "tokens": request.length,
         "seconds": round(time.monotonic() - began, 3),
         "reason": "length",
-        "unknown": pipeline.unknown_tokens(request.prompt),
+        "unknown": unknown_tokens(request.prompt, pipeline.vocabulary),
     }
 
 

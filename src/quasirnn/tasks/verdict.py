@@ -55,7 +55,7 @@ def verdict(run: Run, prepared: Prepared, best_step: int | None) -> list[str]:
 def describe(value: float, baselines: Baselines) -> list[str]:
     """
     >>> describe(80.0, Baselines("accuracy", {"bag of words": 70.0}, " %", True, rows=400))
-    ['Validation accuracy 80.0 % (400 rows, so +-3.9); bag of words 70.0 %. The network is ahead.']
+    ['Validation accuracy 80.0 % (400 rows, so +-3.9); bag of words 70.0 %. The network is better.']
     """
     unit, figure = baselines.unit, baselines.figure.replace("_", " ")
     beside = ", ".join(f"{name} {_number(each)}{unit}" for name, each in baselines.values.items())
