@@ -20,7 +20,7 @@ def quasirnn(tmp_path):
             env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"} | environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,  # it only keeps a test from hanging for ever
         )
 
     return run

@@ -131,6 +131,10 @@ UNUSABLE = {
     "config with another size": (change("config.json", hidden_size=9), ""),
     "config with a huge size": (change("config.json", hidden_size=10**12), "config.json: "),
     "config with another cell": (change("config.json", cell="lstm"), "config.json: "),
+    "config with a dropout that is no probability": (
+        change("config.json", output_dropout=2147483648),
+        "config.json: does not describe a model: LanguageModel: output_dropout is a probability and must lie in [0, 1]",
+    ),
     "config with nonsense": (change("config.json", hidden_size="many"), "config.json: "),
 }
 # The best model is not needed to train on.

@@ -16,7 +16,7 @@ from cli.interrupted import kill_at_random_moments, resumes, steps_saved
 from quasirnn.cli import training_display
 from quasirnn.tasks.language_model import BUILT_IN
 from quasirnn.tasks.training_run import Request, train
-from quasirnn.training import checkpoint
+from quasirnn.training import RunLock, checkpoint
 from quasirnn.training.metrics import read_metrics
 from tasks.tiny import SENTIMENT, TASKS
 from tasks.tiny_language_model import keys, write_texts
@@ -344,6 +344,17 @@ def test_an_existing_run_is_not_touched(own_run, texts):
     assert everything(own_run) == before
 
 
+def test_a_run_that_another_process_trains_is_not_touched(own_run):
+    """A resume with another limit would rewrite training.json under the training that is using it."""
+    with RunLock(own_run):
+        before = everything(own_run)
+        result = here(*TRAIN, "--out", own_run, "--resume", "max_steps=120")
+        assert (result.code, result.stdout) == (2, "")
+        told = f"quasirnn: {own_run}: process {os.getpid()} is training in this folder."
+        assert result.stderr.splitlines()[-1].startswith(told)
+        assert everything(own_run) == before
+
+
 def test_resume_goes_on_where_more_is_asked_for(own_run):
     nothing = here(*TRAIN, "--out", own_run, "--resume")
     assert nothing.code == 0
@@ -466,7 +477,10 @@ def test_guarantee_exact_resume_of_a_killed_training(tmp_path, name, kills):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.full) for each in (signal.SIGINT, signal.SIGHUP))],
+)
 def test_guarantee_stops_cleanly_with_a_line_to_go_on_with(whole, tmp_path, number):
     run = tmp_path / "run"
     process = Process(tmp_path / "output.txt", *TRAIN, "--data", whole.parent / "texts", "--out", run, *keys(*LONG))

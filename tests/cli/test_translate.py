@@ -118,6 +118,12 @@ def test_a_long_text_is_translated_piece_by_piece(qrnn, short):
     assert here("translate", qrnn, long).stdout == rows[2][2] + "\n"
 
 
+def test_a_text_of_a_megabyte_is_refused_as_the_help_says(qrnn):
+    mistake = here("translate", qrnn, stdin=b"c d e f g h. " * 80_000).mistake
+    assert mistake == "translate: a text has 1,040,000 characters, more than 20,000. Give one sentence a line."
+    assert "more than 20,000 characters is an error" in " ".join(here("translate", "--help").stdout.split())
+
+
 def test_characters_that_the_model_does_not_know(qrnn):
     strange = ["c 🎵 d", "c \u2028 d", "c \ufeff d", "c ü d"]
     assert len(set(here("translate", qrnn, *strange).stdout.splitlines())) == 1

@@ -248,10 +248,19 @@ def replace_by_pipe(name):
     return change
 
 
+def replace_by_link(name, target):
+    def change(folder):
+        (folder / name).unlink()
+        (folder / name).symlink_to(target)
+
+    return change
+
+
 MALFORMED = {
     "no config": (lambda folder: (folder / "config.json").unlink(), "config.json: no such file. Copy the folder again"),
     "folder for config": (replace_by_folder("config.json"), "config.json: not a file."),
     "pipe for config": (replace_by_pipe("config.json"), "config.json: not a file."),
+    "link to a device for config": (replace_by_link("config.json", "/dev/zero"), "config.json: not a file."),
     "truncated config": (config_text('{"format": 1, "mod'), "config.json: invalid JSON: Unterminated string"),
     "empty config": (config_text(""), "config.json: invalid JSON: Expecting value"),
     "not UTF-8": (config_text(b'{"format": "\xff"}'), "config.json: not UTF-8: byte 12 is 0xff."),

@@ -234,8 +234,10 @@ def main() -> int:
             print(f"{n + 1} shapes, {tried} spoiled calls, {rejected} refused", flush=True)
     for line in wrong:
         print(line)
-    print(f"{chosen.shapes} shapes forward and backward, {tried} spoiled calls of which {rejected} were refused")
-    print(f"{len(wrong)} findings")
+    print(
+        f"{chosen.shapes:,} shapes forward and backward, {tried:,} spoiled calls of which {rejected:,} were refused; "
+        f"{len(wrong)} findings"
+    )
     return 1 if wrong else 0
 
 

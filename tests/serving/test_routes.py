@@ -1,6 +1,7 @@
 """Every path, with a trained model of its task: what it answers is what the model says."""
 
 import json
+import shutil
 from importlib.metadata import version
 
 import numpy as np
@@ -57,6 +58,19 @@ def test_models_tells_what_is_loaded_and_no_path(served, models, runs):
     assert by_name["qrnn"]["examples"]
     assert all(each["parameters"] > 0 for each in told["models"])
     assert str(runs.parent) not in answer.text
+
+
+@pytest.mark.parametrize("splits", [[], None, "train", {"train": []}, {"train": {"texts": "many"}}], ids=str)
+def test_a_run_that_recorded_nothing_of_its_splits_is_served(runs, tmp_path, splits):
+    """What is told of the training is for people: a run without it can be used."""
+    run = shutil.copytree(runs / "qrnn", tmp_path / "run")
+    training = json.loads((run / "training.json").read_text())
+    training["corpus"]["splits"] = splits
+    (run / "training.json").write_text(json.dumps(training))
+    with serving(*load_models([run]).loaded) as server:
+        told = server.client.get("/models").json()["models"][0]
+        assert told["trained_on"] == f"{training['corpus']['name']}, 1 epoch."
+        assert server.post("/classify", {"texts": ["a film"]}).status_code == 200
 
 
 def test_health(served):

@@ -419,6 +419,31 @@ def test_guarantee_server_refuses_what_would_not_be_done_in_time(fair, tap, cloc
     assert all(clock.ended[f"{number}"] - 1000 <= deadline + 1 for number in range(taken))
 
 
+def test_guarantee_server_fair_a_long_job_does_not_shut_out_one_that_is_soon_done(fair, tap, clock):
+    """One that lasts for most of the deadline, and another client's that takes a thirtieth of it: both in time."""
+    tap.allowed.release(1)
+    for name, steps in (("generation", 100), ("translation", 100)):
+        known = clock.job(f"known {name}", steps, kind=name, tokens=steps)
+        fair.submit(known)
+        result(known)
+    wait_for(lambda: fair.active == 0)
+    held = Tap()
+    fair.submit(held.job(short=True))
+    fair.submit(clock.job("generation", 2600, kind="generation", tokens=2600, deadline=30.0, client="long"))
+    translation = clock.job("translation", 100, kind="translation", tokens=100, deadline=30.0, client="other")
+    fair.submit(translation)
+    # Another of the same length would not be done in time, nor one of the first client's behind its own.
+    for client in ("third", "long"):
+        with pytest.raises(Full, match=r"^requests that take about 5[24] s wait already$"):
+            fair.submit(clock.job("late", 2600, kind="generation", tokens=2600, deadline=30.0, client=client))
+    began = clock.now
+    held.allowed.release(1)
+    wait_for(lambda: fair.active + fair.queued == 0)
+    # A second of its own, and as much of the other's in turns.
+    assert clock.ended["translation"] - began <= 2 * 1.0 + 4 * SLICE_SECONDS
+    assert clock.ended["generation"] - began <= 30.0
+
+
 def test_a_job_that_stands_still_ends_when_nobody_waits_for_it(fair, tap, clock):
     jobs = [clock.job(str(number), 10_000, client=number) for number in range(3)]
     for job in jobs:

@@ -27,6 +27,7 @@ class LoadFigures:
     refused_p99: float | None  # seconds from connecting to the whole answer; None if nothing was refused
     retry_after: bool  # every refusal said when to come again
     late: float  # the longest that the generator itself was behind its plan, in seconds
+    late_p99: float  # how long its event loop lets a thing wait: what it adds to a time each time that it waits
     memory_before: int  # bytes
     memory_after: int
 
@@ -54,19 +55,20 @@ async def open_loop(
     draw = random.Random(seed)
     before = server.memory()
     began = time.perf_counter()
-    arrival = late = 0.0
-    running = []
+    arrival = 0.0
+    late, running = [], []
     while arrival < seconds:
-        wait = began + arrival - time.perf_counter()
-        late = max(late, -wait)
-        await asyncio.sleep(max(0.0, wait))
+        await asyncio.sleep(max(0.0, began + arrival - time.perf_counter()))
+        late.append(time.perf_counter() - began - arrival)
         running.append(asyncio.create_task(ask(server.port, request_bytes(*next(asks)))))
         arrival += draw.expovariate(rate)
     answers = await asyncio.gather(*running)
     return figures(answers, began, seconds, late, (before, server.memory()))
 
 
-def figures(answers: list[Answer], began: float, seconds: float, late: float, memory: tuple[int, int]) -> LoadFigures:
+def figures(
+    answers: list[Answer], began: float, seconds: float, late: list[float], memory: tuple[int, int]
+) -> LoadFigures:
     accepted = [answer.seconds for answer in answers if answer.status == 200]
     refused = [answer for answer in answers if answer.status == 503]
     return LoadFigures(
@@ -79,7 +81,8 @@ def figures(answers: list[Answer], began: float, seconds: float, late: float, me
         refused_share=len(refused) / len(answers),
         refused_p99=p99([answer.seconds for answer in refused]) if refused else None,
         retry_after=all("retry-after" in answer.headers for answer in refused),
-        late=late,
+        late=max(late),
+        late_p99=p99(late),
         memory_before=memory[0],
         memory_after=memory[1],
     )

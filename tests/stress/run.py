@@ -123,8 +123,8 @@ def show_load(factor: float, load: LoadFigures, can: float) -> None:
         f"{100 * share:.0f} % of capacity ({'met' if share >= goal else 'not met'}: {100 * goal:.0f} %); refused "
         f"{100 * load.refused_share:.0f} %, p99 of a refusal {refused} (goal 100 ms); accepted p50 "
         f"{load.accepted_p50 * 1e3:.0f} ms, p99 {load.accepted_p99 * 1e3:.0f} ms; memory "
-        f"{load.memory_before / 1e6:.0f} -> {load.memory_after / 1e6:.0f} MB; generator late by at most "
-        f"{load.late * 1e3:.0f} ms; {load.statuses}",
+        f"{load.memory_before / 1e6:.0f} -> {load.memory_after / 1e6:.0f} MB; generator late by "
+        f"{load.late_p99 * 1e3:.0f} ms (p99), at most {load.late * 1e3:.0f} ms; {load.statuses}",
         flush=True,
     )
 

@@ -47,7 +47,8 @@ def test_figures_of_a_load():
         return parse(b"HTTP/1.1 %d X\r\n%s\r\n" % (status, more), seconds, ended)
 
     answers = [answer(200, 0.2, 11.0), answer(200, 0.4, 13.0), answer(503, 0.01, 11.5, b"Retry-After: 1\r\n")]
-    load = figures(answers, 10.0, 2.0, 0.1, (5, 6))
+    load = figures(answers, 10.0, 2.0, [0.1, 0.2], (5, 6))
     assert (load.statuses, load.rate, load.goodput) == ({200: 2, 503: 1}, 1.5, 0.5)  # the second came after the load
     assert (load.accepted_p99, load.refused_p99, load.retry_after) == (0.4, 0.01, True)
-    assert not figures([*answers, answer(503, 0.01, 11.5)], 10.0, 2.0, 0.1, (5, 6)).retry_after
+    assert (load.late, load.late_p99) == (0.2, 0.2)
+    assert not figures([*answers, answer(503, 0.01, 11.5)], 10.0, 2.0, [0.1], (5, 6)).retry_after

@@ -15,7 +15,7 @@ to how long the work that was taken will last, by what the same kind of work has
 
 import math
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -206,13 +206,31 @@ class Work:
         share = math.ceil(SHARE * self.capacity)
         if job.client is not None and self._queued(lane, job.client) >= share:
             raise Full(f"{share} requests of yours wait already")
-        ahead = sum(self._expected(other) for other in self._waiting if other.lane == lane) + sum(
-            max(0.0, sum(map(self._expected, turn.jobs)) - turn.had) for turn in self._begun if turn.lane == lane
-        )
+        ahead = self._ahead(job)
         # Half of the time is the other lane's if it has work, and of this job's time half is left for itself.
         busy = 1 + any(other.lane != lane for other in self._all())
         if ahead * busy / self.slots > max(0.0, job.deadline - monotonic()) / 2:
             raise Full(f"requests that take about {ahead * busy / self.slots:.0f} s wait already")
+
+    def _ahead(self, job: Job) -> float:
+        """Seconds of work in its lane that are done before this job is, or at most all that there are."""
+        work: dict[Hashable, float] = defaultdict(float)
+        for other in self._waiting:
+            if other.lane == job.lane:
+                work[other.client] += self._expected(other)
+        waiting, begun = len(work), 0
+        for turn in self._begun:
+            if turn.lane == job.lane:
+                begun += 1
+                whole = sum(map(self._expected, turn.jobs))
+                left = max(0.0, 1 - turn.had / whole) if whole else 0.0
+                for other in turn.jobs:
+                    work[other.client] += left * self._expected(other)
+        if job.kind not in self._pace or waiting + begun >= BEGUN * self.slots:
+            return sum(work.values())
+        # It begins at once, and clients take turns: of another's work no more comes first than its own client has.
+        own = work.pop(job.client, 0.0)
+        return own + sum(min(other, own + self._expected(job)) for other in work.values())
 
     def _expected(self, job: Job) -> float:
         return self._pace.get(job.kind, 0.0) * job.tokens
