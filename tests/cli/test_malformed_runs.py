@@ -133,7 +133,7 @@ UNUSABLE = {
     "config with another cell": (change("config.json", cell="lstm"), "config.json: "),
     "config with a dropout that is no probability": (
         change("config.json", output_dropout=2147483648),
-        "config.json: does not describe a model: LanguageModel: output_dropout is a probability and must lie in [0, 1]",
+        "config.json: does not describe a model: LanguageModel: output_dropout is a probability and must be in [0, 1]",
     ),
     "config with nonsense": (change("config.json", hidden_size="many"), "config.json: "),
 }

@@ -120,7 +120,7 @@ def test_a_long_text_is_translated_piece_by_piece(qrnn, short):
 
 def test_a_text_of_a_megabyte_is_refused_as_the_help_says(qrnn):
     mistake = here("translate", qrnn, stdin=b"c d e f g h. " * 80_000).mistake
-    assert mistake == "translate: a text has 1,040,000 characters, more than 20,000. Give one sentence a line."
+    assert mistake == "translate: a text has 1,040,000 characters, more than 20,000. Give one sentence per line."
     assert "more than 20,000 characters is an error" in " ".join(here("translate", "--help").stdout.split())
 
 
