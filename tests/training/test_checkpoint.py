@@ -127,6 +127,10 @@ DAMAGES = {
     "state.json: stale missing": change_state(lambda content: content["state"].pop("stale")),
     "carried: missing": change_state(lambda content: content.pop("carried")),
     "carried: must be at least 0, got -1": change_state(lambda content: content.update(carried=-1)),
+    "world_size: must be at most 2147483647, got a huge number": change_state(
+        lambda content: content.update(world_size=10**400)
+    ),
+    "world_size: must be at least 1, got 0": change_state(lambda content: content.update(world_size=0)),
     "state.json: rank-0.safetensors missing": change_state(lambda content: content["files"].pop("rank-0.safetensors")),
     "param_groups: must be": change_state(lambda content: content["optimizer"].update(param_groups=[1])),
     "scale: must be at most": scaler_with(scale=1e39),

@@ -65,7 +65,7 @@ class StateFile(Schema):
     """The whole of state.json; its parts have schemas of their own."""
 
     format: int
-    world_size: int
+    world_size: Annotated[int, Field(ge=1, le=INT32)]
     state: dict[str, Any]
     steps_per_epoch: Count
     optimizer: dict[str, Any]
