@@ -271,7 +271,7 @@ def test_a_review_has_its_probability_below_each_word():
     ("minutes", "names", "with_lstm", "said"),
     [
         (10, TASKS, True, ""),
-        (3, TASKS, False, "leaving out the LSTM"),
+        (2.5, TASKS, False, "leaving out the LSTM"),
         (1.5, TASKS[:2], False, "leaving out the LSTM and translation"),
     ],
 )

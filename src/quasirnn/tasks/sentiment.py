@@ -1174,7 +1174,7 @@ SentimentTask.endpoints = ENDPOINTS
 SentimentTask.demo = Demo(
     quality="% right",
     explained="unseen reviews classified correctly",
-    minutes=Minutes(training=0.2, rest=0.45),
+    minutes=Minutes(training=0.2, rest=0.35),
     test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).accuracy,
     show=show_demo,
     use=use,

@@ -951,7 +951,7 @@ TranslationTask.endpoints = ENDPOINTS
 TranslationTask.demo = Demo(
     quality="% exact",
     explained="unseen numbers, dates and times translated exactly",
-    minutes=Minutes(training=0.75, rest=0.9),
+    minutes=Minutes(training=0.75, rest=0.5),
     test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick, beam=1).exact_match,
     show=show_demo,
     use=use,
