@@ -183,7 +183,7 @@ def test_minutes_are_for_all_that_is_asked_for():
 
 @pytest.mark.parametrize(
     ("times", "seconds", "steps"),
-    [(0.5, 1e-4, 600), (3, 1e-4, 3600), (1, 0.6 * 0.2, 300), (1, 0.2 * 60 / 800, 800)],
+    [(0.5, 1e-4, 600), (3, 1e-4, 3600), (1, 0.6 * 0.2, 600), (1, 0.2 * 60 / 800, 800)],
 )
 def test_steps_follow_the_minutes_and_the_machine_and_epochs_have_room_for_them(
     quick, monkeypatch, times, seconds, steps

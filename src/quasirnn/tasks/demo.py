@@ -42,7 +42,7 @@ NAMES = {"qrnn": "QRNN", "lstm": "LSTM"}
 # Steps of each cell that its speed is taken from.
 PAIRS = 30
 # Of the steps that are asked for, those that are made however slow the machine is.
-LEAST_STEPS = 0.25
+LEAST_STEPS = 0.5
 
 
 class Interrupted(Exception):
