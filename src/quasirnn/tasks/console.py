@@ -42,7 +42,7 @@ Precision = Annotated[
     str | None,
     typer.Option(
         metavar="float32|bfloat16|int8",
-        help="Precision to compute in. int8 is faster on a CPU, bfloat16 only on one with bfloat16 instructions. "
+        help="Precision to compute in. int8 is faster on a CPU with VNNI, bfloat16 on one with bfloat16 instructions. "
         "[default: as saved]",
     ),
 ]
