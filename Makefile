@@ -33,7 +33,7 @@ help:  ## this list
 	@echo "  ARGS=...   more arguments for the program, e.g. make test ARGS='-k split' or make demo ARGS='--minutes 1'"
 	@echo "  PYTHON=... another interpreter, 3.11 or newer      TORCH=... another build of torch (see the Makefile)"
 
-demo: $(STAMPS)/train $(STAMPS)/kernels  ## see trained models at work, then train a QRNN and an LSTM on each task: about five minutes
+demo: $(STAMPS)/train $(STAMPS)/kernels  ## see trained models at work, then train a QRNN and an LSTM on each task: about four minutes
 	@$(BIN)/quasirnn demo $(ARGS)
 
 test: $(STAMPS)/dev $(STAMPS)/kernels  ## all tests, then those marked for back ends again without the kernels

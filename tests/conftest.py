@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import sys
 
 import hypothesis
 import pytest
@@ -31,19 +32,26 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish(session):
-    """What has been imported is no garbage: a collection of it takes half a second, and some tests ask for many."""
-    gc.collect()
-    gc.freeze()
+    _freeze_what_is_imported()
     # xdist 3.8 cannot group tests under pytest 9.2: every worker would set up again what a group is to share.
     if getattr(session.config.option, "loadgroup", False):
         grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
         assert all("@" in item.nodeid for item in grouped), "this pytest-xdist does not group tests with this pytest"
 
 
+def _freeze_what_is_imported(known=[0]):  # noqa: B006
+    """What has been imported is no garbage: a collection of it takes half a second, and some tests ask for many."""
+    if len(sys.modules) > known[0] + 50:
+        known[0] = len(sys.modules)
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _fixed_seed():
     torch.manual_seed(0)
     yield
+    _freeze_what_is_imported()
     # Some tests, and the examples, choose another number.
     torch.set_num_threads(1)
 

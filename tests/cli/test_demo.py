@@ -181,9 +181,12 @@ def test_minutes_are_for_all_that_is_asked_for():
         assert share_of_steps(rest / 10, tasks, with_lstm) == pytest.approx(rest / 20 / (training + rest))
 
 
+MINUTES = SENTIMENT.demo.minutes.training
+
+
 @pytest.mark.parametrize(
     ("times", "seconds", "steps"),
-    [(0.5, 1e-4, 600), (3, 1e-4, 3600), (1, 0.6 * 0.2, 600), (1, 0.2 * 60 / 800, 800)],
+    [(0.5, 1e-4, 600), (3, 1e-4, 3600), (1, 0.12, 600), (1, MINUTES * 60 / 800, 800)],
 )
 def test_steps_follow_the_minutes_and_the_machine_and_epochs_have_room_for_them(
     quick, monkeypatch, times, seconds, steps
@@ -271,7 +274,7 @@ def test_a_review_has_its_probability_below_each_word():
     ("minutes", "names", "with_lstm", "said"),
     [
         (10, TASKS, True, ""),
-        (2.5, TASKS, False, "leaving out the LSTM"),
+        (2, TASKS, False, "leaving out the LSTM"),
         (1.5, TASKS[:2], False, "leaving out the LSTM and translation"),
     ],
 )

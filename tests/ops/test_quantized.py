@@ -19,7 +19,7 @@ SIZES = [
     (17, 640, 12),
     (70, 129, 31),
 ]
-PATHS = {"chosen": 0, "plain": 1, "VNNI": 2, "library": 3}
+PATHS = {"chosen": 0, "plain": 1, "VNNI": 2, "library": 3, "AVX2": 4}
 
 
 def product(rows, weight, path):

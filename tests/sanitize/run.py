@@ -111,7 +111,7 @@ def int8_calls(draw: random.Random) -> list[tuple[str, list]]:
             [x, [weight], [scale], [] if bias is None else [bias], state, 0.1, gates, draw.random() < 0.5],
         ),
         ("quantized_linear", [torch.randn(rows, D), columns, scale, bias]),
-        ("int8_mm", [narrow, columns, draw.choice((0, 1))]),
+        ("int8_mm", [narrow, columns, draw.choice((0, 1, 4))]),
     ]
 
 

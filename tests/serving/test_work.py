@@ -43,6 +43,7 @@ def tap():
 def work(tap, monkeypatch):
     """One slot, three places; a job waits for its test, which is not to count as work."""
     monkeypatch.setattr(module, "SLICE_SECONDS", float("inf"))
+    monkeypatch.setattr(module, "AGED", 0.0)
     work = Work(1, 3, batch=4)
     yield work
     tap.allowed.release(1000)
@@ -361,6 +362,27 @@ def test_of_one_clients_jobs_the_one_that_has_had_least_is_next(fair, tap, clock
     tap.allowed.release(1)
     wait_for(lambda: fair.active + fair.queued == 0)
     assert clock.ended["quick"] - 1000 <= 2 * 0.2 + 2 * SLICE_SECONDS
+
+
+def test_guarantee_server_fair_new_jobs_of_a_client_do_not_starve_its_old_one(fair, tap, clock):
+    """Three that take a fifth of a second are there at any time, for as long as the old one takes, or a minute."""
+    old = clock.job("old", 100, client="one")
+    began = clock.now
+
+    def again(future: object = None) -> None:
+        if not old.future.done() and clock.now < began + 60:
+            job = clock.job("new", 20, client="one")
+            fair.submit(job)
+            job.future.add_done_callback(again)
+
+    fair.submit(old)
+    for _ in range(3):
+        again()
+    tap.allowed.release(1)
+    assert result(old) == "old"
+    # Alone it takes a second, and a quarter of the time is its own.
+    assert clock.ended["old"] - began <= 4 * 1.0 + 4 * SLICE_SECONDS
+    wait_for(lambda: fair.active + fair.queued == 0)
 
 
 def test_only_some_long_jobs_have_begun_at_a_time(fair, tap, clock):

@@ -8,7 +8,7 @@ computed from them, are float32. So each pre-activation differs from the exact o
 
     s / 2 * sum |w[j]|  +  scale[j] / 2 * sum |x|  +  K * s * scale[j] / 4
 
-A row that holds a NaN or an infinity gives NaN. CPUs without VNNI add in 32 bits: right, and slower.
+A row that holds a NaN or an infinity gives NaN. CPUs without VNNI multiply in 16 bits and add in 32: the same integers.
 """
 
 from typing import Any

@@ -6,8 +6,8 @@ in their last `step`. Who runs is decided by what each has had so far, measured 
 
 1. Short jobs and long ones have a lane each, with a queue of its own. When both want more than there is, each gets
    half. So neither keeps the other from running, and a job that comes into an empty lane runs at another's next step.
-2. In a lane the client that has had least is next, and of its jobs the one that has had least. So what takes a second
-   is done in a few, whatever takes minutes beside it, and nothing waits for ever.
+2. In a lane the client that has had least is next, and of its jobs the one that has had least for its age. So what
+   takes a second is done in a few, whatever takes minutes beside it, and new jobs do not keep an old one from its end.
 
 A job is taken only if it is likely to be done in time: there is a limit to how many wait, in all and of one client, and
 to how long the work that was taken will last, by what the same kind of work has lasted before.
@@ -31,6 +31,8 @@ SHORT, LONG = "short", "long"
 SLICE_SECONDS = 0.05
 # The short lane goes first until it has had so much more than the long one.
 LEAD_SECONDS = 0.1
+# A job that has had less than this share of its time since it came is before all that are new.
+AGED = 0.25
 # Jobs of each lane that may have begun, for each slot: their memory is taken until they end.
 BEGUN = 4
 # The most of a queue that may be one client's, so that others find room.
@@ -78,6 +80,7 @@ class Job:
     # The result; TimeoutError where the deadline came first. Cancelled by `Work.stop` before it has begun.
     future: Future[Any] = field(default_factory=Future, init=False)
     stopped: bool = field(default=False, init=False)
+    came: float = field(default_factory=lambda: monotonic(), init=False)
 
     @property
     def lane(self) -> str:
@@ -267,6 +270,7 @@ class Work:
         """The lowest is next: what is over ends at once, then by what lane, client and job have had."""
         job, had = (each, 0.0) if isinstance(each, Job) else (each.jobs[0], each.had)
         lane = self._lanes[job.lane] - (LEAD_SECONDS if job.short else 0.0)
+        had -= AGED * (monotonic() - job.came)
         # In whole slices, so that one that has begun goes on before another begins.
         return not each.is_over(), lane, self._clients[job.lane, job.client], had // SLICE_SECONDS
 

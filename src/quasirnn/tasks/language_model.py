@@ -124,7 +124,7 @@ DEMO = Preset(
         # With the layers' own initialisation the LSTM learns nothing within these steps, and the QRNN less.
         "level=character hidden_size=192 num_layers=2 embedding_size=64 dropout=0.1 gate_init=unit",
         "batch_size=16 length=96 learning_rate=6e-3 clip=1 warm_up=0.02",
-        "epochs=12 max_steps=1000 checkpoint_every=200",
+        "epochs=8 max_steps=700 checkpoint_every=200",
     ),
 )
 
@@ -675,7 +675,7 @@ MOST_EXAMPLES = 3
 
 
 def show_demo(pipeline: LanguageModelPipeline, folder: Path, seed: int, screen: Screen) -> Shown:
-    return Shown("The language model writes:", pipeline.generate("The ", 400, temperature=0.6, seed=seed))
+    return Shown("The language model writes:", pipeline.generate("The ", 300, temperature=0.5, seed=seed))
 
 
 def use(pipeline: LanguageModelPipeline, folder: Path, seed: int) -> Shown:
@@ -690,7 +690,7 @@ LanguageModelTask.endpoints = ENDPOINTS
 LanguageModelTask.demo = Demo(
     quality="bits/char",
     explained="bits per character of unseen pages, lower is better",
-    minutes=Minutes(training=0.5, rest=0.2),
+    minutes=Minutes(training=0.5, rest=0.15),
     test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).bits_per_token,
     show=show_demo,
     use=use,

@@ -16,7 +16,7 @@ NAME = "translation"
 BEAM, ALPHA = 8, 0.6  # paper, section 3.3
 # Beyond these a search takes all memory there is, and scores are infinite.
 WIDEST, LARGEST_ALPHA = 256, 10
-BATCH = 32  # texts that are decoded side by side
+HYPOTHESES = 256  # that are extended side by side, if no batch size is given
 
 
 def translate(
@@ -35,7 +35,10 @@ def translate(
             help="Number of translations per text, one per line, best first; at most --beam.", min=1, max=WIDEST
         ),
     ] = 1,
-    batch_size: Annotated[int, typer.Option(help="Maximum number of texts per batch.", min=1, max=1024)] = BATCH,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help=f"Maximum number of texts per batch. [default: {HYPOTHESES} / beam]", min=1, max=1024),
+    ] = None,
     precision: Precision = None,
     as_json: AsJson = False,
 ) -> None:

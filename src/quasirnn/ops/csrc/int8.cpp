@@ -8,7 +8,7 @@
 #include "simd.h"
 
 #if defined(__GNUC__) && defined(__x86_64__)
-#define QUASIRNN_VNNI
+#define QUASIRNN_X86
 // GCC 12 warns of variables in its own header that are undefined on purpose.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -55,7 +55,7 @@ void plain_columns(const int8_t* rows, int64_t n, int64_t K, const int8_t* weigh
   }
 }
 
-#if defined(QUASIRNN_VNNI)
+#if defined(QUASIRNN_X86)
 #define QUASIRNN_VNNI_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 
 // R rows with J rows of the weight. The instruction multiplies unsigned with signed bytes: a + 128 is unsigned, and what
@@ -83,13 +83,16 @@ QUASIRNN_VNNI_TARGET void vnni_tile(const int8_t* rows, int64_t K, const int8_t*
   }
 }
 
-template <int R>
-void vnni_columns(const int8_t* rows, int64_t K, const int8_t* weight, int64_t W, int64_t begin, int64_t end,
-                  int32_t* out) {
+// Some rows with columns begin..end, four at a time, and one at a time at the end.
+template <auto Four, auto One>
+void columns(const int8_t* rows, int64_t K, const int8_t* weight, int64_t W, int64_t begin, int64_t end, int32_t* out) {
   int64_t j = begin;
-  for (; j + 4 <= end; j += 4) vnni_tile<R, 4>(rows, K, weight + j * K, W, out + j);
-  for (; j < end; ++j) vnni_tile<R, 1>(rows, K, weight + j * K, W, out + j);
+  for (; j + 4 <= end; j += 4) Four(rows, K, weight + j * K, W, out + j);
+  for (; j < end; ++j) One(rows, K, weight + j * K, W, out + j);
 }
+
+template <int R>
+constexpr auto vnni_columns = columns<vnni_tile<R, 4>, vnni_tile<R, 1>>;
 
 void vnni_all(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight, int64_t W, int64_t begin, int64_t end,
               int32_t* out) {
@@ -97,6 +100,54 @@ void vnni_all(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight, in
   if (n == 3) vnni_columns<3>(rows, K, weight, W, begin, end, out);
   if (n == 2) vnni_columns<2>(rows, K, weight, W, begin, end, out);
   if (n == 1) vnni_columns<1>(rows, K, weight, W, begin, end, out);
+}
+
+#define QUASIRNN_AVX2_TARGET __attribute__((target("avx2")))
+
+QUASIRNN_AVX2_TARGET inline __m256i widened(const int8_t* from) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+
+// The same in 16 bits: two products of bytes and their sum in 32 bits are one instruction, and nothing saturates.
+template <int R, int J>
+QUASIRNN_AVX2_TARGET void avx2_tile(const int8_t* rows, int64_t K, const int8_t* weight, int64_t W, int32_t* out) {
+  __m256i sums[R][J];
+  for (int r = 0; r < R; ++r) {
+    for (int j = 0; j < J; ++j) sums[r][j] = _mm256_setzero_si256();
+  }
+  int64_t k = 0;
+  for (; k + 16 <= K; k += 16) {
+    __m256i w[J];
+    for (int j = 0; j < J; ++j) w[j] = widened(weight + j * K + k);
+    for (int r = 0; r < R; ++r) {
+      const __m256i a = widened(rows + r * K + k);
+      for (int j = 0; j < J; ++j) sums[r][j] = _mm256_add_epi32(sums[r][j], _mm256_madd_epi16(a, w[j]));
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int j = 0; j < J; ++j) {
+      const __m128i half = _mm_add_epi32(_mm256_castsi256_si128(sums[r][j]), _mm256_extracti128_si256(sums[r][j], 1));
+      const __m128i pair = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4E));
+      int32_t sum = _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32(pair, 0xB1)));
+      for (int64_t i = k; i < K; ++i) sum += rows[r * K + i] * weight[j * K + i];
+      out[r * W + j] = sum;
+    }
+  }
+}
+
+template <int R>
+constexpr auto avx2_columns = columns<avx2_tile<R, 4>, avx2_tile<R, 1>>;
+
+void avx2_all(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight, int64_t W, int64_t begin, int64_t end,
+              int32_t* out) {
+  // As many rows of the weight as stay in the second cache while all rows of the input pass.
+  const int64_t block = std::max<int64_t>(4, (int64_t{1} << 17) / K / 4 * 4);
+  for (int64_t first = begin; first < end; first += block) {
+    const int64_t last = std::min(end, first + block);
+    int64_t r = 0;
+    for (; r + 2 <= n; r += 2) avx2_columns<2>(rows + r * K, K, weight, W, first, last, out + r * W);
+    if (r < n) avx2_columns<1>(rows + r * K, K, weight, W, first, last, out + r * W);
+  }
 }
 #endif
 
@@ -107,18 +158,27 @@ Int8Path chosen(int64_t n, int64_t K, Int8Path path) {
   // torch._int_mm over a single column writes nothing at all, without an error.
   const bool library = has_int8_library() && K > 1;
   if (path != kAuto && (path != kLibrary || library)) return path;
-  if (!has_vnni()) return kPlain;
+  if (!has_vnni()) return has_avx2() ? kAvx2 : kPlain;
   return n >= kLibraryRows && library ? kLibrary : kVnni;
 }
 
 }  // namespace
 
 bool has_vnni() {
-#if defined(QUASIRNN_VNNI)
+#if defined(QUASIRNN_X86)
   static const bool has = [] {
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
   }();
+  return has;
+#else
+  return false;
+#endif
+}
+
+bool has_avx2() {
+#if defined(QUASIRNN_X86)
+  static const bool has = (__builtin_cpu_init(), __builtin_cpu_supports("avx2"));
   return has;
 #else
   return false;
@@ -162,8 +222,9 @@ void int8_product(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight
   // A thread's share is at least some 10 us of work.
   const int64_t grain = std::max<int64_t>(4, (int64_t{1} << 18) / std::max<int64_t>(1, n * K));
   torch::stable::parallel_for(0, W, grain, [&](int64_t begin, int64_t end) {
-#if defined(QUASIRNN_VNNI)
+#if defined(QUASIRNN_X86)
     if (who == kVnni) return vnni_all(rows, n, K, weight, W, begin, end, out);
+    if (who == kAvx2) return avx2_all(rows, n, K, weight, W, begin, end, out);
 #endif
     plain_columns(rows, n, K, weight, W, begin, end, out);
   });

@@ -14,9 +14,10 @@ constexpr int64_t kMostInt8Columns = 133000;
 
 // Who multiplies. kAuto: the library for many rows, own code for few; where the CPU has no VNNI always own code, as the
 // library may then add pairs of products in 16 bits, where they saturate.
-enum Int8Path : int64_t { kAuto = 0, kPlain = 1, kVnni = 2, kLibrary = 3 };
+enum Int8Path : int64_t { kAuto = 0, kPlain = 1, kVnni = 2, kLibrary = 3, kAvx2 = 4 };
 
 bool has_vnni();
+bool has_avx2();
 bool has_int8_library();
 
 // Bits of the largest magnitude; those of a NaN are larger than any number's.

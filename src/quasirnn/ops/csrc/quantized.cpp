@@ -80,15 +80,16 @@ Tensor quantized_linear(Tensor x, Tensor weight, Tensor scale, Maybe bias) {
   return out;
 }
 
-// The product alone, by a given path, for tests: 0 as the layer chooses, 1 plain, 2 VNNI, 3 torch's library.
+// The product alone, by a given path, for tests: 0 as the layer chooses, 1 plain, 2 VNNI, 3 torch's library, 4 AVX2.
 Tensor int8_mm(Tensor rows, Tensor weight, int64_t path) {
   STD_TORCH_CHECK(rows.dim() == 2 && weight.dim() == 2, "quasirnn: rows and weight must have 2 dimensions");
   const int64_t n = rows.size(0), K = rows.size(1), W = weight.size(0);
   check(rows, "rows", ScalarType::Char, {n, K});
   check(weight, "weight", ScalarType::Char, {W, K});
   STD_TORCH_CHECK(K > 0 && K <= kMostInt8Columns, "quasirnn: an int8 product sums 1 to ", kMostInt8Columns, " products");
-  STD_TORCH_CHECK(path >= kAuto && path <= kLibrary, "quasirnn: there is no path ", path);
+  STD_TORCH_CHECK(path >= kAuto && path <= kAvx2, "quasirnn: there is no path ", path);
   STD_TORCH_CHECK(path != kVnni || has_vnni(), "quasirnn: this CPU has no AVX-512 VNNI");
+  STD_TORCH_CHECK(path != kAvx2 || has_avx2(), "quasirnn: this CPU has no AVX2");
   STD_TORCH_CHECK(path != kLibrary || has_int8_library(), "quasirnn: this torch has no int8 product");
   Tensor out = empty({n, W}, ScalarType::Int);
   int8_product(data<int8_t>(rows), n, K, data<int8_t>(weight), W, mutable_data<int32_t>(out), static_cast<Int8Path>(path));
