@@ -18,7 +18,8 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 RUNS = {
     "reviews": ("sentiment", "max_steps=150", "hidden_size=32"),
     "reviews-lstm": ("sentiment", "--cell", "lstm", "max_steps=5", "hidden_size=16"),
-    "numbers": ("translation", "max_steps=150", "hidden_size=48", "num_layers=1", "kernel_size=4", "sample=0"),
+    # The page offers only examples that the model gets right.
+    "numbers": ("translation", "sample=0"),
     "texts": ("language-model", "max_steps=20"),
 }
 
