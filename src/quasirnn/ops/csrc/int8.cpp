@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "gemm.h"
 #include "nonlinearity.h"
+#include "scratch.h"
 #include "simd.h"
 
 #if defined(__GNUC__) && defined(__x86_64__)
@@ -138,21 +140,123 @@ QUASIRNN_AVX2_TARGET void avx2_tile(const int8_t* rows, int64_t K, const int8_t*
 template <int R>
 constexpr auto avx2_columns = columns<avx2_tile<R, 4>, avx2_tile<R, 1>>;
 
-void avx2_all(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight, int64_t W, int64_t begin, int64_t end,
-              int32_t* out) {
-  // As many rows of the weight as stay in the second cache while all rows of the input pass.
-  const int64_t block = std::max<int64_t>(4, (int64_t{1} << 17) / K / 4 * 4);
-  for (int64_t first = begin; first < end; first += block) {
-    const int64_t last = std::min(end, first + block);
-    int64_t r = 0;
-    for (; r + 2 <= n; r += 2) avx2_columns<2>(rows + r * K, K, weight, W, first, last, out + r * W);
-    if (r < n) avx2_columns<1>(rows + r * K, K, weight, W, first, last, out + r * W);
+// Many rows: the same instruction without a sum over a vector at the end. Sixteen rows of the weight become a panel of pairs,
+// panel[p][j] = (w[j][2p], w[j][2p + 1]), and one pair of an input row meets all sixteen at once.
+constexpr int64_t kPanelColumns = 16, kPanel = 2 * kPanelColumns;
+constexpr int kPanelRows = 6;  // 12 sums, a pair and two vectors of the panel are what 16 registers hold
+
+// A row in 16 bits is its pairs one after the other; a zero fills up the last one.
+QUASIRNN_AVX2_TARGET void widen_row(const int8_t* row, int64_t K, int16_t* pairs) {
+  int64_t k = 0;
+  for (; k + 16 <= K; k += 16) _mm256_storeu_si256(reinterpret_cast<__m256i*>(pairs + k), widened(row + k));
+  for (; k < K; ++k) pairs[k] = row[k];
+  if (K % 2 == 1) pairs[K] = 0;
+}
+
+// Eight rows of eight pairs each become eight columns.
+QUASIRNN_AVX2_TARGET void transpose(const __m256i* in, int16_t* panel) {
+  __m256i two[8], four[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 2) {
+    two[i] = _mm256_unpacklo_epi32(in[i], in[i + 1]);
+    two[i + 1] = _mm256_unpackhi_epi32(in[i], in[i + 1]);
   }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 4) {
+    four[i] = _mm256_unpacklo_epi64(two[i], two[i + 2]);
+    four[i + 1] = _mm256_unpackhi_epi64(two[i], two[i + 2]);
+    four[i + 2] = _mm256_unpacklo_epi64(two[i + 1], two[i + 3]);
+    four[i + 3] = _mm256_unpackhi_epi64(two[i + 1], two[i + 3]);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 4; ++i) {
+    auto* low = reinterpret_cast<__m256i*>(panel + i * kPanel);
+    auto* high = reinterpret_cast<__m256i*>(panel + (i + 4) * kPanel);
+    _mm256_store_si256(low, _mm256_permute2x128_si256(four[i], four[i + 4], 0x20));
+    _mm256_store_si256(high, _mm256_permute2x128_si256(four[i], four[i + 4], 0x31));
+  }
+}
+
+QUASIRNN_AVX2_TARGET void pack_panel(const int8_t* weight, int64_t K, int64_t columns, int16_t* panel) {
+  const int64_t P = (K + 1) / 2;
+  int64_t p = 0;
+  if (columns == kPanelColumns) {
+    for (; 2 * p + 16 <= K; p += 8) {
+      for (int64_t half = 0; half < kPanelColumns; half += 8) {
+        __m256i rows[8];
+        for (int i = 0; i < 8; ++i) rows[i] = widened(weight + (half + i) * K + 2 * p);
+        transpose(rows, panel + p * kPanel + 2 * half);
+      }
+    }
+  }
+  for (; p < P; ++p) {
+    for (int64_t i = 0; i < kPanel; ++i) {
+      const int64_t j = i / 2, k = 2 * p + i % 2;
+      panel[p * kPanel + i] = j < columns && k < K ? weight[j * K + k] : int8_t{0};
+    }
+  }
+}
+
+template <int R>
+QUASIRNN_AVX2_TARGET void panel_tile(const int16_t* pairs, int64_t P, const int16_t* panel, int64_t columns, int64_t W,
+                                     int32_t* out) {
+  __m256i sums[R][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = _mm256_setzero_si256();
+  for (int64_t p = 0; p < P; ++p) {
+    const auto* w = reinterpret_cast<const __m256i*>(panel + p * kPanel);
+    const __m256i left = _mm256_load_si256(w), right = _mm256_load_si256(w + 1);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      int32_t pair;
+      std::memcpy(&pair, pairs + 2 * (r * P + p), sizeof(pair));
+      const __m256i a = _mm256_set1_epi32(pair);
+      sums[r][0] = _mm256_add_epi32(sums[r][0], _mm256_madd_epi16(a, left));
+      sums[r][1] = _mm256_add_epi32(sums[r][1], _mm256_madd_epi16(a, right));
+    }
+  }
+  alignas(32) int32_t tile[R][kPanelColumns];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(tile[r]), sums[r][0]);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(tile[r] + 8), sums[r][1]);
+  }
+  for (int r = 0; r < R; ++r) std::copy_n(tile[r], columns, out + r * W);
+}
+
+// n rows, n <= R.
+template <int R>
+void panel_rows(const int16_t* pairs, int64_t n, int64_t P, const int16_t* panel, int64_t columns, int64_t W, int32_t* out) {
+  if (n == R) return panel_tile<R>(pairs, P, panel, columns, W, out);
+  if constexpr (R > 1) panel_rows<R - 1>(pairs, n, P, panel, columns, W, out);
+}
+
+void avx2_few(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight, int64_t W, int64_t begin, int64_t end,
+              int32_t* out) {
+  for (; n >= 2; n -= 2, rows += 2 * K, out += 2 * W) avx2_columns<2>(rows, K, weight, W, begin, end, out);
+  if (n == 1) avx2_columns<1>(rows, K, weight, W, begin, end, out);
+}
+
+void avx2_many(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight, int64_t W, int32_t* out) {
+  const int64_t P = (K + 1) / 2, panels = (W + kPanelColumns - 1) / kPanelColumns;
+  const Scratch<int16_t> pairs(n * 2 * P);
+  for (int64_t r = 0; r < n; ++r) widen_row(rows + r * K, K, pairs.data() + r * 2 * P);
+  torch::stable::parallel_for(0, panels, 1, [&](int64_t begin, int64_t end) {
+    const Scratch<int16_t> panel(P * kPanel);
+    for (int64_t j = begin * kPanelColumns; j < std::min(W, end * kPanelColumns); j += kPanelColumns) {
+      const int64_t columns = std::min(kPanelColumns, W - j);
+      pack_panel(weight + j * K, K, columns, panel.data());
+      for (int64_t r = 0; r < n; r += kPanelRows) {
+        panel_rows<kPanelRows>(pairs.data() + r * 2 * P, std::min<int64_t>(kPanelRows, n - r), P, panel.data(), columns, W,
+                               out + r * W + j);
+      }
+    }
+  });
 }
 #endif
 
-// Fewer rows than this do not repay what the library does before it multiplies.
-constexpr int64_t kLibraryRows = 16;
+// Fewer rows than these do not repay what the library does before it multiplies, and the packing of panels.
+constexpr int64_t kLibraryRows = 16, kPackedRows = 12;
 
 Int8Path chosen(int64_t n, int64_t K, Int8Path path) {
   // torch._int_mm over a single column writes nothing at all, without an error.
@@ -219,12 +323,15 @@ void int8_product(const int8_t* rows, int64_t n, int64_t K, const int8_t* weight
     STABLE_TORCH_ERROR_CODE_CHECK(torch_internals::int_mm()(to.tensor, left.tensor, right.tensor));
     return;
   }
+#if defined(QUASIRNN_X86)
+  if (who == kAvx2 && n >= kPackedRows) return avx2_many(rows, n, K, weight, W, out);
+#endif
   // A thread's share is at least some 10 us of work.
   const int64_t grain = std::max<int64_t>(4, (int64_t{1} << 18) / std::max<int64_t>(1, n * K));
   torch::stable::parallel_for(0, W, grain, [&](int64_t begin, int64_t end) {
 #if defined(QUASIRNN_X86)
     if (who == kVnni) return vnni_all(rows, n, K, weight, W, begin, end, out);
-    if (who == kAvx2) return avx2_all(rows, n, K, weight, W, begin, end, out);
+    if (who == kAvx2) return avx2_few(rows, n, K, weight, W, begin, end, out);
 #endif
     plain_columns(rows, n, K, weight, W, begin, end, out);
   });

@@ -5,11 +5,9 @@
 // except the gates that the backward needs, which are computed in their place.
 #pragma once
 
-#include <memory>
-#include <new>
-
 #include "gemm.h"
 #include "pool.h"
+#include "scratch.h"
 #include "window.h"
 
 namespace quasirnn {
@@ -24,21 +22,6 @@ inline int64_t steps_per_chunk(int64_t rows, int64_t T, int64_t B) {
   const int64_t chunks = std::clamp<int64_t>((T * B + rows / 2) / rows, 1, std::max<int64_t>(1, T));
   return (T + chunks - 1) / chunks;
 }
-
-// Memory that is written before it is read, aligned for vector instructions.
-template <class S>
-class Scratch {
- public:
-  explicit Scratch(int64_t n) : memory_(n > 0 ? static_cast<S*>(::operator new(n * sizeof(S), kAlignment)) : nullptr) {}
-  S* data() const { return memory_.get(); }
-
- private:
-  static constexpr std::align_val_t kAlignment{64};
-  struct Free {
-    void operator()(S* p) const { ::operator delete(p, kAlignment); }
-  };
-  std::unique_ptr<S, Free> memory_;
-};
 
 template <class S>
 void run_layer(const Input<S>& input, const S* weight, const Window& window, const PoolForward<S>& pass,
