@@ -1,7 +1,8 @@
 """Put tables of word vectors side by side: join-vectors.py FILE FILE ... OUT.npz
 
-Words are in lower case; a table that has no such word gives the vector of "Word", then of "WORD", then zeros. Every table is
-scaled to the deviation of the first, or the larger numbers would drown the others. Formats: those of `train --vectors`.
+Words are in lower case. Where a table has no such word, its vector of "Word" is used, then that of "WORD", then zeros.
+Every table is scaled to the standard deviation of the first, so that none outweighs the others. The files have the
+formats of `train --vectors`.
 """
 
 import sys
