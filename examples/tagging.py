@@ -43,8 +43,7 @@ from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import REMEDY, Run
 from quasirnn.tasks.settings import Preset, TaskSettings, setting
 from quasirnn.tasks.task import Dataset, Task, silent
-from quasirnn.training.learner import Carried, Tick
-from quasirnn.training.world import World
+from quasirnn.training import Carried, Tick, World
 
 NAME = "tagging"
 SPECIALS = {"padding": "<pad>", "unknown": "<unk>"}

@@ -59,7 +59,7 @@ def classify(run: Path) -> None:
     from quasirnn.serving.loaded import load_models
     from quasirnn.serving.server import address_of, allowed_hosts, listen, make_server
     from quasirnn.serving.work import Work
-    from quasirnn.training.signals import StopSignals
+    from quasirnn.training.processes import StopSignals
 
     started, work = threading.Event(), Work(1, 8, BATCH)
     with listen("127.0.0.1", 0) as bound:

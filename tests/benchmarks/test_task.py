@@ -20,8 +20,7 @@ from quasirnn.models.recurrent import recurrent
 from quasirnn.tasks.language_model import TASK as LANGUAGE_MODEL
 from quasirnn.tasks.settings import Preset, TaskSettings
 from quasirnn.tasks.training_run import Request
-from quasirnn.training.optimizers import sgd
-from quasirnn.training.schedule import constant
+from quasirnn.training.update import constant, sgd
 from tasks.tiny_language_model import KEYS, train_tiny, write_texts
 
 PLAN = PLANS["task"][1]

@@ -5,7 +5,7 @@ from safetensors.torch import load_file
 
 from cli.command import as_json, everything, here, read
 from quasirnn.models.bag_of_words import accuracy, fit_best
-from quasirnn.training.metrics import read_metrics
+from quasirnn.training.run_log import read_metrics
 from tasks.tiny import SENTIMENT
 from tasks.tiny_sentiment import keys, labelled_rows, write_labelled, write_rows, write_vectors
 

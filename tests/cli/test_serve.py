@@ -16,7 +16,7 @@ import pytest
 from cli.command import Process, here
 from quasirnn.cli import serve
 from quasirnn.serving.server import listen_unix
-from quasirnn.training.signals import ECHO_SECONDS
+from quasirnn.training.processes import ECHO_SECONDS
 from serving.servers import answer_on, request_of, wait_for
 
 

@@ -17,7 +17,7 @@ from quasirnn.cli import training_display
 from quasirnn.tasks.language_model import BUILT_IN
 from quasirnn.tasks.training_run import Request, train
 from quasirnn.training import RunLock, checkpoint
-from quasirnn.training.metrics import read_metrics
+from quasirnn.training.run_log import read_metrics
 from tasks.tiny import SENTIMENT, TASKS
 from tasks.tiny_language_model import keys, write_texts
 from tasks.tiny_sentiment import write_vectors

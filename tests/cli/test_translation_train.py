@@ -7,7 +7,7 @@ import pytest
 
 from cli.command import as_json, here, read
 from quasirnn.data.iwslt_xml import read_segments
-from quasirnn.training.metrics import read_metrics
+from quasirnn.training.run_log import read_metrics
 from tasks.tiny_translation import keys, paired_rows, write_paired, write_pairs
 from training.tiny import hashes
 

@@ -18,7 +18,7 @@ from quasirnn.serving.limits import BATCH
 from quasirnn.serving.loaded import Loaded, Models
 from quasirnn.serving.server import Server, address_of, allowed_hosts, listen, make_server
 from quasirnn.serving.work import Work
-from quasirnn.training.signals import StopSignals
+from quasirnn.training.processes import StopSignals
 
 # Only keeps a hanging test from hanging for ever.
 PATIENCE = 60

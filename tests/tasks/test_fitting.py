@@ -10,7 +10,7 @@ from quasirnn.tasks import language_model, sentiment, translation
 from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.settings import SettingsError, apply_overrides
 from quasirnn.tasks.verdict import Baselines, describe
-from quasirnn.training.schedule import StepInfo, warm_up_cosine
+from quasirnn.training.update import StepInfo, warm_up_cosine
 
 RULE = Rule(
     by_tokens={"hidden_size": ((1e3, 32), (1e5, 96)), "dropout": ((1e3, 0.5), (1e5, 0.3))},

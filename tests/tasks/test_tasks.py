@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from quasirnn.errors import DataError, SettingsError
 from quasirnn.tasks.settings import CELLS, from_json, to_json
 from quasirnn.tasks.translation import ALPHA, BEAM, LONGER
-from quasirnn.training.schedule import StepInfo
+from quasirnn.training.update import StepInfo
 from tasks.tiny import LANGUAGE_MODEL, SENTIMENT, TASKS, TRANSLATION, learner
 from tasks.tiny_sentiment import write_labelled
 from tasks.tiny_translation import paired_rows, write_pairs

@@ -9,7 +9,7 @@ from cli.command import here
 from quasirnn.ops import torch_internals
 from quasirnn.tasks.language_model import FAST
 from quasirnn.tasks.training_run import resolve_precision
-from quasirnn.training.metrics import read_metrics
+from quasirnn.training.run_log import read_metrics
 from tasks.tiny_language_model import keys, write_texts
 
 

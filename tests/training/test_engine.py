@@ -9,7 +9,7 @@ from accelerate.state import AcceleratorState
 from torch import nn
 
 from quasirnn.training import BadLoss, Observer, Plan, World, WriteError, read_metrics, run_log, train
-from quasirnn.training.optimizers import adamw, sgd
+from quasirnn.training.update import adamw, sgd
 from training.tiny import PLAN, TinyLearner, hashes, newest, run, series
 
 

@@ -6,8 +6,8 @@ import math
 import pytest
 
 from quasirnn.errors import WriteError
-from quasirnn.training import metrics
-from quasirnn.training.metrics import Metrics, read_metrics
+from quasirnn.training import run_log
+from quasirnn.training.run_log import Metrics, read_metrics
 
 
 def write(path, *records):
@@ -103,7 +103,7 @@ def test_reading_takes_no_more_than_the_time_of_sorting(tmp_path, monkeypatch, l
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     loads = json.loads
-    monkeypatch.setattr(metrics.json, "loads", lambda line: Counted(loads(line)))
+    monkeypatch.setattr(run_log.json, "loads", lambda line: Counted(loads(line)))
     assert read_metrics(path)
     assert looks <= 4 * len(lines)
 

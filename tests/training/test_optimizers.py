@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from quasirnn.ops import backends
-from quasirnn.training import fused_update
-from quasirnn.training.checkpoint import OptimizerValues
-from quasirnn.training.optimizers import adam, adamw, add_l2, from_tensors, rmsprop, sgd, to_tensors
+from quasirnn.training.checkpoint import OptimizerValues, from_tensors, to_tensors
+from quasirnn.training.update import adam, adamw, add_l2, fused_norm, fused_step, has_fused_step, rmsprop, sgd
 
 
 class Weights(nn.Module):
@@ -182,14 +181,14 @@ def test_a_fused_step_is_torchs_own(make, l2, clip):
         torch.manual_seed(1)
         model = nn.Sequential(nn.Linear(5, 3), nn.Linear(300, 70), nn.Linear(2, 2))
         optimizer = make(model)
-        assert fused_update.supports(optimizer)
+        assert has_fused_step(optimizer)
         for _ in range(3):
             for p in [*model[0].parameters(), *model[1].parameters()]:
                 p.grad = torch.randn_like(p)
             version = model[0].weight._version
             if fused:
-                norm = fused_update.norm(optimizer, l2)
-                fused_update.step(optimizer, l2, clip)
+                norm = fused_norm(optimizer, l2)
+                fused_step(optimizer, l2, clip)
                 assert model[0].weight._version > version, "what was computed from it is known to be old"
             else:
                 add_l2(model.parameters(), l2)
@@ -208,6 +207,6 @@ def test_a_fused_step_is_torchs_own(make, l2, clip):
 
 def test_what_a_fused_step_does_not_know_is_left_to_torch():
     model = nn.Linear(2, 2)
-    assert not fused_update.supports(adamw(model))
-    assert not fused_update.supports(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
-    assert not fused_update.supports(sgd(nn.Linear(2, 2).double(), 0.1))
+    assert not has_fused_step(adamw(model))
+    assert not has_fused_step(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    assert not has_fused_step(sgd(nn.Linear(2, 2).double(), 0.1))

@@ -5,7 +5,7 @@ import struct
 import pytest
 import torch
 
-from quasirnn.training.random_state import check_random_state, preserve_rng_state, random_state, set_random_state
+from quasirnn.training.checkpoint import check_random_state, preserve_rng_state, random_state, set_random_state
 
 CPU = torch.device("cpu")
 

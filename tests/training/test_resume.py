@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from quasirnn.training import Plan
-from quasirnn.training.metrics import read_metrics
-from quasirnn.training.signals import SIGNALS
+from quasirnn.training.processes import SIGNALS
+from quasirnn.training.run_log import read_metrics
 from training import program
 from training.disk import Crash, Disk
 from training.tiny import PLAN, TinyLearner, hashes, newest, run, series

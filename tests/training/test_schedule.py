@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from quasirnn.training.schedule import StepInfo, constant, hold_then_decay, warm_up_cosine
+from quasirnn.training.update import StepInfo, constant, hold_then_decay, warm_up_cosine
 
 
 def info(step=0, epoch=0, total_steps=100):

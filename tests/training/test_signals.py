@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from quasirnn.training import signals
-from quasirnn.training.signals import SIGNALS, StopSignals
+from quasirnn.training import processes
+from quasirnn.training.processes import SIGNALS, StopSignals
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -39,7 +39,7 @@ def test_a_hang_up_that_is_ignored_stays_ignored():
 
 FORCED = """
 import os, signal, sys, time
-from quasirnn.training.signals import StopSignals
+from quasirnn.training.processes import StopSignals
 try:
     with StopSignals():
         os.kill(os.getpid(), signal.SIGTERM)
@@ -58,7 +58,7 @@ def test_guarantee_stops_cleanly_a_second_signal_forces():
 
 def test_a_second_signal_counts_when_it_is_no_echo(monkeypatch):
     exits = []
-    monkeypatch.setattr(signals, "ECHO_SECONDS", 0.0)
+    monkeypatch.setattr(processes, "ECHO_SECONDS", 0.0)
     monkeypatch.setattr(os, "_exit", exits.append)
     with StopSignals():
         os.kill(os.getpid(), signal.SIGINT)

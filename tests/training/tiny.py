@@ -14,8 +14,7 @@ from torch.nn import functional as F
 from quasirnn import QRNN
 from quasirnn.files import tensor_bytes, write_bytes
 from quasirnn.training import Observer, Outcome, Plan, RunLock, World, read_metrics, train
-from quasirnn.training.optimizers import adamw
-from quasirnn.training.schedule import hold_then_decay
+from quasirnn.training.update import adamw, hold_then_decay
 
 VOCABULARY, HIDDEN, WINDOW, STREAMS = 11, 8, 4, 4
 PLAN: dict[str, Any] = {"epochs": 2, "checkpoint_every": 3, "clip_norm": 1.0, "l2": 1e-3, "log_every": 1}

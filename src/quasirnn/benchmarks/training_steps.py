@@ -13,12 +13,11 @@ from quasirnn.nn import QRNN, QRNNLayer
 from quasirnn.tasks.run_folder import Run, Training
 from quasirnn.tasks.task import Prepared, Task
 from quasirnn.tasks.training_run import Request, configure, fit, plan_of, resolve_precision
+from quasirnn.training.checkpoint import seed_process
 from quasirnn.training.engine import BadLoss
-from quasirnn.training.learner import Carried
-from quasirnn.training.random_state import seed_process
-from quasirnn.training.schedule import StepInfo
-from quasirnn.training.update import NotFinite, Update, Updater
-from quasirnn.training.world import PRECISIONS, World
+from quasirnn.training.plan import Carried
+from quasirnn.training.processes import PRECISIONS, World
+from quasirnn.training.update import NotFinite, StepInfo, Update, Updater
 
 
 def configure_cell(task: Task[Any], request: Request, cell: str, device: str) -> Training[Any]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from quasirnn.tasks.demo import Part, Shown, Speeds
     from quasirnn.tasks.task import Task
-    from quasirnn.training.learner import Tick
+    from quasirnn.training.plan import Tick
 
 # Columns of what is printed.
 WIDTH = 96

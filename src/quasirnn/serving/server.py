@@ -21,7 +21,7 @@ from quasirnn.errors import one_line
 from quasirnn.serving import limits
 from quasirnn.serving.body import LINGER_SECONDS
 from quasirnn.serving.work import Work
-from quasirnn.training.signals import StopSignals
+from quasirnn.training.processes import StopSignals
 
 logger = logging.getLogger("quasirnn.serving")
 

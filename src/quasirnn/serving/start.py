@@ -33,7 +33,7 @@ from quasirnn.serving.server import (
 )
 from quasirnn.serving.telemetry import AccessLog
 from quasirnn.serving.work import Work
-from quasirnn.training.signals import StopSignals
+from quasirnn.training.processes import StopSignals
 
 LOOK_SECONDS = 0.1
 # A process that ends sooner than this after its start is not started again: it would end again.

@@ -33,7 +33,7 @@ from quasirnn.tasks.pipeline import load
 from quasirnn.tasks.run_folder import check_new
 from quasirnn.tasks.task import Task
 from quasirnn.tasks.training_run import Request, Trained, train
-from quasirnn.training.learner import Tick
+from quasirnn.training.plan import Tick
 
 # Before the name of a demo's folder until all is in it.
 UNFINISHED = "."

@@ -38,8 +38,8 @@ from quasirnn.tasks.settings import Preset, TaskSettings, setting, size_setting
 from quasirnn.tasks.significance import Rows
 from quasirnn.tasks.task import Dataset, Task, silent
 from quasirnn.tasks.verdict import Baselines
-from quasirnn.training.learner import Carried, Tick
-from quasirnn.training.world import World
+from quasirnn.training.plan import Carried, Tick
+from quasirnn.training.processes import World
 
 BUILT_IN = "python-topics"
 # Validation while training reads this many streams side by side, each warmed with so many tokens before its part:

@@ -25,7 +25,7 @@ from quasirnn.tasks.environment import environment
 from quasirnn.tasks.run_folder import REMEDY, Run, Training, open_run
 from quasirnn.tasks.settings import TaskSettings
 from quasirnn.tasks.task import Dataset, silent
-from quasirnn.training.learner import Tick
+from quasirnn.training.plan import Tick
 
 if TYPE_CHECKING:
     from quasirnn.tasks.task import Task

@@ -160,7 +160,7 @@ class Run:
         return read_json(self.environment, remedy=REMEDY)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """The records of the run as if it had never been interrupted; see `training.metrics`."""
+        """The records of the run as if it had never been interrupted; see `training.run_log`."""
         check_file(self.metrics, limit=MAX_METRICS, remedy="It is created with the first step of a run.")
         try:
             return read_metrics(self.metrics)

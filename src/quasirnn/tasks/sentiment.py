@@ -40,8 +40,8 @@ from quasirnn.tasks.settings import Preset, TaskSettings, as_text, setting, size
 from quasirnn.tasks.significance import Rows
 from quasirnn.tasks.task import Dataset, Task, silent
 from quasirnn.tasks.verdict import Baselines
-from quasirnn.training.learner import Carried, Tick
-from quasirnn.training.world import World
+from quasirnn.training.plan import Carried, Tick
+from quasirnn.training.processes import World
 
 BUILT_IN = "invented-reviews"
 SPECIALS = {"padding": "<pad>", "unknown": UNKNOWN_WORD}

@@ -23,10 +23,10 @@ from quasirnn.models.pretrained import Pretrained, count_parameters
 from quasirnn.tasks.fitting import Amount, Rule, fine_tuning_rate
 from quasirnn.tasks.run_folder import Run
 from quasirnn.tasks.settings import Preset, TaskSettings, as_text, changed
-from quasirnn.training import optimizers, schedule
-from quasirnn.training.learner import Carried, Tick
-from quasirnn.training.schedule import Schedule
-from quasirnn.training.world import World
+from quasirnn.training import update
+from quasirnn.training.plan import Carried, Tick
+from quasirnn.training.processes import World
+from quasirnn.training.update import Schedule
 
 if TYPE_CHECKING:
     from quasirnn.tasks.demo import Demo
@@ -349,21 +349,21 @@ class Prepared:
     def optimizer(self) -> torch.optim.Optimizer:
         settings, model = self.settings, self.model
         if settings.optimizer == "adamw":
-            return optimizers.adamw(model, settings.learning_rate, weight_decay=settings.weight_decay)
-        makers = {"sgd": optimizers.sgd, "rmsprop": optimizers.rmsprop, "adam": optimizers.adam}
+            return update.adamw(model, settings.learning_rate, weight_decay=settings.weight_decay)
+        makers = {"sgd": update.sgd, "rmsprop": update.rmsprop, "adam": update.adam}
         return makers[settings.optimizer](model, settings.learning_rate)
 
     def schedule(self) -> Schedule:
         settings = self.settings
         if settings.schedule == "hold-decay":
-            return schedule.hold_then_decay(settings.hold_epochs, settings.decay)
+            return update.hold_then_decay(settings.hold_epochs, settings.decay)
         if settings.schedule == "cosine":
-            return schedule.warm_up_cosine(settings.warm_up)
-        return schedule.constant()
+            return update.warm_up_cosine(settings.warm_up)
+        return update.constant()
 
 
 class TaskLearner:
-    """Any task as the training engine sees it (`training.learner.Learner`)."""
+    """Any task as the training engine sees it (`training.Learner`)."""
 
     def __init__(self, prepared: Prepared, batches: Batches, run: Run, device: torch.device) -> None:
         self.task, self.settings, self.data = prepared.task, prepared.settings, prepared.data

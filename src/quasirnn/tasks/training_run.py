@@ -23,10 +23,9 @@ from quasirnn.tasks.settings import TaskSettings, apply_overrides, changed, give
 from quasirnn.tasks.task import Fitted, Prepared, Task
 from quasirnn.tasks.verdict import verdict
 from quasirnn.training.engine import train as run_engine
-from quasirnn.training.lock import RunLock
 from quasirnn.training.plan import Outcome, Plan
+from quasirnn.training.processes import PRECISIONS, RunLock, World
 from quasirnn.training.run_log import Observer
-from quasirnn.training.world import PRECISIONS, World
 
 S = TypeVar("S", bound=TaskSettings)
 

@@ -41,8 +41,8 @@ from quasirnn.tasks.significance import Rows
 from quasirnn.tasks.task import Dataset, Task, silent
 from quasirnn.tasks.translation_commands import ALPHA, BEAM, HYPOTHESES, LARGEST_ALPHA, WIDEST
 from quasirnn.tasks.verdict import Baselines
-from quasirnn.training.learner import Carried, Tick
-from quasirnn.training.world import World
+from quasirnn.training.plan import Carried, Tick
+from quasirnn.training.processes import World
 
 BUILT_IN = "numbers-dates-times"
 # Sentences of different length side by side, and where one begins and ends.

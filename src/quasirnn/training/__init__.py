@@ -5,12 +5,9 @@ A task hands a `Learner` to `train`; everything else here is what `train` consis
 
 from quasirnn.errors import CheckpointError, WriteError
 from quasirnn.training.engine import BadLoss, train
-from quasirnn.training.learner import Carried, Learner, Tick
-from quasirnn.training.lock import RunLock
-from quasirnn.training.metrics import read_metrics
-from quasirnn.training.plan import Outcome, Plan
-from quasirnn.training.run_log import Observer, Progress
-from quasirnn.training.world import RankFailed, World
+from quasirnn.training.plan import Carried, Learner, Outcome, Plan, Tick
+from quasirnn.training.processes import RankFailed, RunLock, World
+from quasirnn.training.run_log import Observer, Progress, read_metrics
 
 __all__ = [
     "BadLoss",

@@ -8,35 +8,42 @@ A checkpoint is a folder `step-000000123` with
 
 It is written under a temporary name, synced and renamed, so under its own name it is complete. The previous one is
 kept. Hashes find damage but prove nothing about who wrote a file: what is read here is of the right type, and whether
-it fits the run is checked before it is used (see `check_tensors` and `engine`).
+it fits the run is checked before it is used (see `check_tensors`, `from_tensors`, `check_random_state` and `engine`).
 """
 
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from quasirnn.errors import CheckpointError, WriteError, one_line, shown, some
 from quasirnn.files import check_file, json_bytes, parse_json_object, sync_folder, tensor_bytes, write_synced, writing
-from quasirnn.schema import Integer, Number, Schema, parse
+from quasirnn.schema import Integer, InvalidValue, Number, Schema, as_type, parse
 from quasirnn.training.plan import Count, State
-from quasirnn.training.world import World
+from quasirnn.training.processes import World
 
 FORMAT = 1
 MAX_STATE = 64 * 2**20  # bytes of state.json
 KEPT = "earlier checkpoints are unchanged"
 INT32 = 2**31 - 1
+CPU, CUDA = "random.cpu", "random.cuda"
+# Words in the state of a Mersenne Twister (mt19937), torch's generator on the CPU.
+WORDS = 624
 
 
 class OptimizerValues(Schema):
@@ -246,22 +253,6 @@ class Checkpoints:
                 shutil.rmtree(leftover, ignore_errors=True)
 
 
-def check_tensors(where: str, stored: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    """ValueError unless the stored tensors have the names, shapes and types of the expected ones."""
-    if missing := sorted(expected.keys() - stored.keys()):
-        raise ValueError(f"{where}: {some(missing)} missing")
-    if unexpected := sorted(map(shown, stored.keys() - expected.keys())):
-        raise ValueError(f"{where}: unexpected tensors {some(unexpected)}")
-    for name, mine in expected.items():
-        other = stored[name]
-        if other.shape != mine.shape:
-            raise ValueError(
-                f"{where}: {name} has the shape {list(other.shape)} in the checkpoint and {list(mine.shape)} here"
-            )
-        if other.dtype != mine.dtype:
-            raise ValueError(f"{where}: {name} has the type {other.dtype} in the checkpoint and {mine.dtype} here")
-
-
 def _names(folder: Path) -> list[str]:
     """The checkpoints in a folder, newest first."""
     names = []
@@ -356,3 +347,167 @@ def _load_tensors(path: Path) -> dict[str, Tensor]:
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
     except (SafetensorError, LookupError, TypeError, RuntimeError, ArithmeticError) as error:
         raise ValueError(f"{path.name}: {one_line(error)}") from error
+
+
+def check_tensors(where: str, stored: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """ValueError unless the stored tensors have the names, shapes and types of the expected ones."""
+    if missing := sorted(expected.keys() - stored.keys()):
+        raise ValueError(f"{where}: {some(missing)} missing")
+    if unexpected := sorted(map(shown, stored.keys() - expected.keys())):
+        raise ValueError(f"{where}: unexpected tensors {some(unexpected)}")
+    for name, mine in expected.items():
+        other = stored[name]
+        if other.shape != mine.shape:
+            raise ValueError(
+                f"{where}: {name} has the shape {list(other.shape)} in the checkpoint and {list(mine.shape)} here"
+            )
+        if other.dtype != mine.dtype:
+            raise ValueError(f"{where}: {name} has the type {other.dtype} in the checkpoint and {mine.dtype} here")
+
+
+def _adam_state(group: dict[str, Any]) -> list[str]:
+    return ["step", "exp_avg", "exp_avg_sq"] + ["max_exp_avg_sq"] * group["amsgrad"]
+
+
+def _rmsprop_state(group: dict[str, Any]) -> list[str]:
+    return ["step", "square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * group["centered"]
+
+
+def _sgd_state(group: dict[str, Any]) -> list[str]:
+    return ["momentum_buffer"] * (group["momentum"] != 0)
+
+
+# What an optimizer keeps for each parameter: "step" is one number, everything else has the shape of the parameter.
+STATE: dict[type[Optimizer], Callable[[dict[str, Any]], list[str]]] = {
+    Adam: _adam_state,
+    AdamW: _adam_state,
+    RMSprop: _rmsprop_state,
+    SGD: _sgd_state,
+}
+
+
+def check_supported(optimizer: Optimizer) -> None:
+    """ValueError for an optimizer whose state could be saved but not checked on resuming."""
+    if type(optimizer) not in STATE:
+        known = ", ".join(sorted(each.__name__ for each in STATE))
+        raise ValueError(
+            f"train: optimizer must be one of torch's {known}, got {type(optimizer).__name__}: "
+            "the state of another one cannot be checked when a run is resumed"
+        )
+
+
+def to_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], OptimizerValues]:
+    """The state of an optimizer: tensors by "parameter number.name", and the options of its parameter groups."""
+    check_supported(optimizer)
+    state = optimizer.state_dict()
+    tensors = {f"{number}.{name}": tensor for number, each in state["state"].items() for name, tensor in each.items()}
+    return tensors, OptimizerValues(state={}, param_groups=state["param_groups"])
+
+
+def from_tensors(optimizer: Optimizer, tensors: Mapping[str, Tensor], values: OptimizerValues) -> dict[str, Any]:
+    """The inverse of `to_tensors`: a checked state for `optimizer.load_state_dict`. The optimizer is not changed.
+
+    Raises:
+        ValueError: it is not the state of an optimizer of this class, with these options, on these parameters. A fused
+            step trusts the shapes in a state.
+    """
+    check_supported(optimizer)
+    groups = _checked_groups(optimizer.state_dict()["param_groups"], values.param_groups)
+    if values.state:
+        raise ValueError(f"optimizer: unexpected values {some(sorted(map(shown, values.state)))}")
+    unused = dict(tensors)
+    state: dict[int, dict[str, Tensor]] = {}
+    for group, described in zip(optimizer.param_groups, groups, strict=True):
+        names = STATE[type(optimizer)](group)
+        for number, parameter in zip(described["params"], group["params"], strict=True):
+            entries = {name: unused.pop(f"{number}.{name}") for name in names if f"{number}.{name}" in unused}
+            # A parameter that never had a gradient has no state.
+            if entries:
+                like = {name: _step_like(group) if name == "step" else parameter for name in names}
+                check_tensors(f"optimizer, parameter {number}", entries, like)
+                if "step" in entries and not (math.isfinite(step := entries["step"].item()) and step >= 0):
+                    raise ValueError(f"optimizer, parameter {number}: step is {step}")
+                state[number] = entries
+    if unused:
+        raise ValueError(f"optimizer: unexpected tensors {some(sorted(map(shown, unused)))}")
+    return {"state": state, "param_groups": groups}
+
+
+def _checked_groups(mine: list[dict[str, Any]], stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The groups of this optimizer with the stored learning rates; everything else must be equal."""
+    if [(group.keys(), group["params"]) for group in mine] != [(each.keys(), each.get("params")) for each in stored]:
+        raise ValueError("its optimizer has another type or other parameters")
+    groups = []
+    for here, there in zip(mine, stored, strict=True):
+        try:
+            rate = as_type(there["lr"], float)
+        except InvalidValue as error:
+            raise ValueError(f"optimizer: lr {error}") from error
+        if rate < 0:
+            raise ValueError(f"optimizer: lr must be at least 0, got {rate}")
+        for name, value in here.items():
+            # JSON has no tuples (Adam's betas).
+            value = list(value) if isinstance(value, tuple) else value
+            same = type(there[name]) is type(value) or {type(there[name]), type(value)} == {int, float}
+            if name != "lr" and not (same and there[name] == value):
+                raise ValueError(f"optimizer: {name} is {shown(there[name])} in the checkpoint and {shown(value)} here")
+        groups.append(here | {"lr": rate})
+    return groups
+
+
+def _step_like(group: dict[str, Any]) -> Tensor:
+    # As torch makes it: in float64 only if that is the default type, and never for a fused step.
+    double = torch.get_default_dtype() == torch.float64 and not group.get("fused")
+    return torch.zeros((), dtype=torch.float64 if double else torch.float32)
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """The states of the generators that a model on `device` draws from."""
+    states = {CPU: torch.get_rng_state()}
+    if device.type == "cuda":
+        states[CUDA] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def set_random_state(states: Mapping[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states[CPU])
+    # A run may move from CPU to GPU; it then continues with the GPU's own state.
+    if device.type == "cuda" and CUDA in states:
+        torch.cuda.set_rng_state(states[CUDA], device)
+
+
+def check_random_state(states: Mapping[str, Tensor]) -> None:
+    """ValueError unless these are states that torch's generators can safely continue from."""
+    if not {CPU} <= states.keys() <= {CPU, CUDA}:
+        raise ValueError(f"the random state must be {CPU} and, from a GPU, {CUDA}")
+    for name, size in ((CPU, torch.get_rng_state().numel()), (CUDA, 16)):
+        state = states.get(name)
+        if state is not None and (state.dtype != torch.uint8 or state.shape != (size,)):
+            raise ValueError(f"{name} must be {size} bytes, got shape {list(state.shape)} of {state.dtype}")
+    # The state begins with seed (8 bytes), left, seeded (4 each), next (8). torch reads `left - 1` words from number
+    # `next` on before it makes new ones, and does not check that there are so many.
+    left, seeded, following = struct.unpack_from("=iiQ", bytes(states[CPU].tolist()), 8)
+    if not (seeded == 1 and 1 <= left <= WORDS and following + left <= WORDS + 1):
+        raise ValueError(f"{CPU} is not the state of a random generator")
+    try:
+        torch.Generator().set_state(states[CPU])
+    except RuntimeError as error:
+        raise ValueError(f"{CPU} is not the state of a random generator") from error
+    # The offset into a GPU's stream of random numbers, which come in fours.
+    if CUDA in states and struct.unpack_from("=q", bytes(states[CUDA].tolist()), 8)[0] % 4:
+        raise ValueError(f"{CUDA} is not the state of a random generator")
+
+
+@contextlib.contextmanager
+def preserve_rng_state(device: torch.device) -> Iterator[None]:
+    """Whatever is drawn inside, the random state afterwards is the one from before."""
+    states = random_state(device)
+    try:
+        yield
+    finally:
+        set_random_state(states, device)
+
+
+def seed_process(seed: int, rank: int) -> None:
+    """Seed the generators: a different stream for every process, and not the one that drew the initial weights."""
+    torch.manual_seed((seed * 1_000_003 + rank + 1) % 2**63)

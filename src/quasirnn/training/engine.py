@@ -17,24 +17,24 @@ from torch.optim import Optimizer
 
 from quasirnn.errors import CheckpointError, Failure, UserError, WriteError, one_line
 from quasirnn.files import unique_tensors
-from quasirnn.training.averaging import WeightAverage
-from quasirnn.training.checkpoint import Checkpoints, Loaded, Values, check_tensors
-from quasirnn.training.learner import Carried, Learner
-from quasirnn.training.lock import RunLock
-from quasirnn.training.optimizers import check_supported, from_tensors, to_tensors
-from quasirnn.training.plan import Outcome, Plan, Reason, State
-from quasirnn.training.random_state import (
+from quasirnn.training.checkpoint import (
+    Checkpoints,
+    Loaded,
+    Values,
     check_random_state,
+    check_supported,
+    check_tensors,
+    from_tensors,
     preserve_rng_state,
     random_state,
     seed_process,
     set_random_state,
+    to_tensors,
 )
+from quasirnn.training.plan import Carried, Learner, Outcome, Plan, Reason, State
+from quasirnn.training.processes import SIGNALS, RunLock, StopSignals, World
 from quasirnn.training.run_log import Observer, RunLog
-from quasirnn.training.schedule import Schedule, StepInfo, constant
-from quasirnn.training.signals import SIGNALS, StopSignals
-from quasirnn.training.update import NotFinite, Updater
-from quasirnn.training.world import World
+from quasirnn.training.update import NotFinite, Schedule, StepInfo, Updater, WeightAverage, constant
 
 # What is carried may be of any of these, and becomes another one if the run goes on in another precision.
 AUTOCAST = {torch.float32, torch.bfloat16, torch.float16}
@@ -63,7 +63,7 @@ def train(
 
     Args:
         learner: the task.
-        optimizer: on the parameters of `learner.model`, with the base learning rate: one of those in `optimizers`.
+        optimizer: on the parameters of `learner.model`, with the base learning rate; see `check_supported`.
         plan: how long and how.
         folder: the run folder; `metrics.jsonl` and `checkpoint/` are written into it, `learner.save_best` writes the
             rest. All processes must see the same one.
@@ -83,25 +83,13 @@ def train(
     if learner.steps_per_epoch < 1:
         raise ValueError(f"train: steps_per_epoch must be at least 1, got {learner.steps_per_epoch}; too little data?")
     check_supported(optimizer)
-    if world is None:
-        with World() as world:
-            return train(
-                learner,
-                optimizer,
-                plan,
-                folder,
-                schedule=schedule,
-                world=world,
-                resume=resume,
-                observer=observer,
-                lock=lock,
-            )
-    run = _Run(learner, optimizer, plan, Path(folder), schedule or constant(), world, observer or Observer())
-    with StopSignals() as signals, _locked(Path(folder), world, lock) as run.lock:
-        try:
-            return run.go(signals, resume)
-        finally:
-            run.close()
+    with World() if world is None else contextlib.nullcontext(world) as world:
+        run = _Run(learner, optimizer, plan, Path(folder), schedule or constant(), world, observer or Observer())
+        with StopSignals() as signals, _locked(Path(folder), world, lock) as run.lock:
+            try:
+                return run.go(signals, resume)
+            finally:
+                run.close()
 
 
 @contextlib.contextmanager
