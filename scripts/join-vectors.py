@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from quasirnn.data.vector_files import VectorTable, read_vectors
+from quasirnn.data.word_vectors import VectorTable, read_vectors
 
 
 class Everything(frozenset[str]):

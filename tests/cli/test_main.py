@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from cli.command import here
-from quasirnn.cli.errors import Failure, user_errors
+from quasirnn.cli.main import user_errors
+from quasirnn.errors import Failure
 
 COMMANDS = (
     "doctor",

@@ -6,7 +6,7 @@ import types
 import pytest
 
 from cli.command import here
-from quasirnn.cli import tensorboard
+from quasirnn.cli import train
 from tasks.tiny_language_model import keys, write_texts
 
 
@@ -39,7 +39,7 @@ def writers(monkeypatch):
     module = types.ModuleType("torch.utils.tensorboard")
     module.SummaryWriter = Writer
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    monkeypatch.setattr(tensorboard, "is_installed", lambda: True)
+    monkeypatch.setattr(train, "has_tensorboard", lambda: True)
     monkeypatch.setattr(Writer, "made", [])
     return Writer.made
 
@@ -53,7 +53,7 @@ def test_records_become_scalars_and_a_resumed_run_continues_them(command, writer
         == 0
     )
     first, second = writers
-    assert first.folder == second.folder == str(tmp_path / "run" / tensorboard.FOLDER)
+    assert first.folder == second.folder == str(tmp_path / "run" / train.EVENT_FOLDER)
     assert (first.purge_step, second.purge_step) == (None, 53)
     assert ("training/loss", 50) in first.scalars
     assert {("validation/perplexity", 52), ("validation/loss", 52)} <= set(first.scalars)
@@ -65,20 +65,20 @@ def test_records_become_scalars_and_a_resumed_run_continues_them(command, writer
 def test_every_seed_has_its_own(command, writers, tmp_path):
     assert here(*command, *keys("max_steps=2"), "--seeds", "1,2").code == 0
     assert [writer.folder for writer in writers] == [
-        str(tmp_path / "run" / f"qrnn-{seed}" / tensorboard.FOLDER) for seed in (1, 2)
+        str(tmp_path / "run" / f"qrnn-{seed}" / train.EVENT_FOLDER) for seed in (1, 2)
     ]
 
 
 def test_without_tensorboard_nothing_is_trained(command, monkeypatch, tmp_path):
-    monkeypatch.setattr(tensorboard, "is_installed", lambda: False)
+    monkeypatch.setattr(train, "has_tensorboard", lambda: False)
     assert here(*command, *keys()).mistake == "--tensorboard needs TensorBoard: pip install tensorboard"
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.skipif(not tensorboard.is_installed(), reason="TensorBoard is not installed")
+@pytest.mark.skipif(not train.has_tensorboard(), reason="TensorBoard is not installed")
 def test_tensorboard_reads_them(command, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     assert here(*command, *keys("max_steps=12")).code == 0
-    events = EventAccumulator(str(tmp_path / "run" / tensorboard.FOLDER)).Reload()
+    events = EventAccumulator(str(tmp_path / "run" / train.EVENT_FOLDER)).Reload()
     assert [event.step for event in events.Scalars("validation/perplexity")] == [12]

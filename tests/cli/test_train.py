@@ -13,7 +13,7 @@ from torch import distributed
 
 from cli.command import LAUNCHER, SCRIPT, Process, as_json, everything, here, read
 from cli.interrupted import kill_at_random_moments, resumes, steps_saved
-from quasirnn.cli import training_display
+from quasirnn.cli.train import Lines, duration
 from quasirnn.tasks.language_model import BUILT_IN
 from quasirnn.tasks.training_run import Request, train
 from quasirnn.training import RunLock, checkpoint
@@ -327,14 +327,14 @@ def test_a_terminal_sees_a_bar_and_all_lines(texts, tmp_path, monkeypatch):
 
 
 def test_a_log_gets_a_sign_of_life_now_and_then(texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(training_display.Lines, "every", 0.0)
+    monkeypatch.setattr(Lines, "every", 0.0)
     lines = here(*TRAIN, "--data", texts, "--out", tmp_path / "run", *keys()).stderr.splitlines()
     signs = [line for line in lines if line.startswith("epoch 1/1, step ")]
     assert len(signs) == 14
     for word in ("step 14/14", "loss 2.", " tokens/s", "0:00 left"):
         assert word in signs[-1]
     assert "epoch 1/1, validating 1/1" in lines
-    assert training_display.duration(3 * 3600 + 62) == "3:01:02"
+    assert duration(3 * 3600 + 62) == "3:01:02"
 
 
 def test_an_existing_run_is_not_touched(own_run, texts):

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from quasirnn.data.columns import Part, finish_line, join
+from quasirnn.data.corpus import Part, finish_line, join
 
 ROWS = Part({"label": ["a", "b", "a"], "text": ["x", "y", "z"]}, (Path("rows.tsv"),))
 

@@ -4,8 +4,9 @@ import pytest
 
 from data.shapes import LABELLED, PAIRED, RUNNING, TASKS, sides, tsv
 from quasirnn.data import known
-from quasirnn.data.corpus import built_in, read_corpus
+from quasirnn.data.corpus import built_in
 from quasirnn.data.known import LabelCounts, TextCounts
+from quasirnn.data.reading import read_corpus
 from quasirnn.errors import DataError, TextError
 from quasirnn.tasks.translation import MOST
 

@@ -8,8 +8,7 @@ import torch
 
 from data.shapes import TASKS, settings, sides, tsv
 from quasirnn.data import topics
-from quasirnn.data.tokens import UNKNOWN_CHARACTER
-from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.data.vocabulary import UNKNOWN_CHARACTER, Vocabulary
 from quasirnn.errors import DataError, TextError
 from quasirnn.tasks.sentiment import labels_in_order
 

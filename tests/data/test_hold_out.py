@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quasirnn.data.hold_out import BLOCKS, BLOCKS_OF_A_PART, choose_rows, cut_text
+from quasirnn.data.reading import BLOCKS, BLOCKS_OF_A_PART, choose_rows, cut_text
 
 LINES = [f"line {number} of some text\n" for number in range(1000)]
 LABELS = ["a", "a", "a", "b"] * 100

@@ -5,7 +5,7 @@ import pytest
 
 from data.shapes import LABELLED, RUNNING
 from quasirnn.data import known
-from quasirnn.data.columns import Part
+from quasirnn.data.corpus import Part
 from quasirnn.data.known import COUNTS, LabelCounts, TextCounts, mismatch
 from quasirnn.data.sources import find
 

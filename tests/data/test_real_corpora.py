@@ -10,8 +10,8 @@ import torch
 from data.shapes import LABELLED, PAIRED, TASKS, padding_share, settings
 from quasirnn.data import word_vectors
 from quasirnn.data.batches import EvaluationBatches, LengthBatches, lengths_of
-from quasirnn.data.corpus import read_corpus
 from quasirnn.data.known import COUNTS, TextCounts
+from quasirnn.data.reading import read_corpus
 from quasirnn.data.streams import EvaluationStreams, Streams
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models.translator import Translator

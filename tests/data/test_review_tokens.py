@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quasirnn.data import tokens
-from quasirnn.data.review_tokens import is_blank, tokenise, without_breaks
-from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.data import vocabulary as vocabularies
+from quasirnn.data.vocabulary import Vocabulary, is_blank, without_breaks
+from quasirnn.data.vocabulary import tokenise_review as tokenise
 from quasirnn.tasks.sentiment import SPECIALS
 
 CASES = {
@@ -77,7 +77,7 @@ def test_a_vocabulary_reads_long_texts_in_segments(text, segment, lowercase):
         Counter(tokenise(text, lowercase)), "word", SPECIALS, lowercase=lowercase, tokeniser="review"
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "SEGMENT", segment)
+        patch.setattr(vocabularies, "SEGMENT", segment)
         assert vocabulary.tokenise(text) == tokenise(text, lowercase)
         ids = vocabulary.encode(text)
     assert [vocabulary.tokens[number] for number in ids] == tokenise(text, lowercase)

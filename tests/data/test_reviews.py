@@ -8,8 +8,8 @@ import pytest
 
 from quasirnn.data import review_grammar as grammar
 from quasirnn.data.plain_sentences import EXPECTED, KEPT_OUT, bare
-from quasirnn.data.review_tokens import tokenise
 from quasirnn.data.reviews import CLASSES, LENGTHS, SIZES, load, reviews, sentences
+from quasirnn.data.vocabulary import tokenise_review as tokenise
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.shapes import LABELLED, PAIRED, RUNNING, jsonl, sides, tsv
-from quasirnn.data.columns import Columns
+from quasirnn.data.corpus import Columns
 from quasirnn.data.rows import read_rows
 from quasirnn.data.sources import Source, value_folders
 from quasirnn.errors import DataError, TextError

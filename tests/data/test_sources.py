@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from data.shapes import LABELLED, PAIRED, RUNNING
-from quasirnn.data.sources import canonical, find, find_part
+from quasirnn.data.corpus import canonical
+from quasirnn.data.sources import find, find_part
 from quasirnn.errors import DataError
 
 

@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from quasirnn.data.vector_files import read_vectors
+from quasirnn.data.word_vectors import read_vectors
 from quasirnn.errors import TextError
 
 WANTED = {"good", "bad", "the"}
@@ -194,11 +194,11 @@ def test_arrays_are_not_held(tmp_path):
 
 
 def test_arrays_that_promise_too_much(arrays, monkeypatch):
-    monkeypatch.setattr("quasirnn.data.vector_files.MAX_WORD_BYTES", 5)
+    monkeypatch.setattr("quasirnn.data.word_vectors.MAX_WORD_BYTES", 5)
     with pytest.raises(ValueError, match="words_utf8 has 14 bytes, more than 5"):
         read_vectors(arrays(), WANTED)
     monkeypatch.undo()
-    monkeypatch.setattr("quasirnn.data.vector_files.MAX_DIMENSION", 1)
+    monkeypatch.setattr("quasirnn.data.word_vectors.MAX_DIMENSION", 1)
     with pytest.raises(ValueError, match="vectors have 2 numbers each, more than 1"):
         read_vectors(arrays(), WANTED)
 

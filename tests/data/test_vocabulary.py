@@ -6,9 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quasirnn.data import tokens
-from quasirnn.data.tokens import UNKNOWN_CHARACTER, count_tokens
-from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.data import vocabulary as vocabularies
+from quasirnn.data.vocabulary import UNKNOWN_CHARACTER, Vocabulary, count_tokens
 
 # Everything that a file can bring: all but half surrogate pairs.
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -137,7 +136,7 @@ def test_the_size_of_segments_makes_no_difference(kind, text, segment, lowercase
     vocabulary = Vocabulary.from_counts(whole, kind, lowercase=lowercase)
     ids = vocabulary.encode(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokens, "SEGMENT", segment)
+        patch.setattr(vocabularies, "SEGMENT", segment)
         assert count_tokens(text, kind, lowercase) == whole
         assert torch.equal(vocabulary.encode(text), ids)
 

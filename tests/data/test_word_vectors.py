@@ -22,8 +22,8 @@ def test_an_uncased_file_is_asked_in_lower_case(file):
     path = file("the 1 2\nfilm 3 4\nimdb 5 6\nother 7 8\n")
     found = load(path, VOCABULARY, token_counts=torch.tensor([2, 5, 1, 1, 0, 0, 1]))
     assert found.uncased
-    assert found.found.tolist() == [True, True, True, False, True, False, False]
-    assert found.vectors[found.found].tolist() == [[1, 2], [1, 2], [3, 4], [5, 6]]
+    assert found.in_file.tolist() == [True, True, True, False, True, False, False]
+    assert found.vectors[found.in_file].tolist() == [[1, 2], [1, 2], [3, 4], [5, 6]]
     assert found.distinct == 4 / 5
     assert found.running == pytest.approx(8 / 10)
     assert found.notes == [
@@ -36,7 +36,7 @@ def test_a_cased_file_is_asked_as_the_words_are(file):
     path = file("the 1 2\nThe 3 4\nimdb 5 6\n")
     found = load(path, VOCABULARY)
     assert not found.uncased
-    assert found.found.tolist() == [True, True, False, False, False, False, False]
+    assert found.in_file.tolist() == [True, True, False, False, False, False, False]
     assert found.vectors[:2].tolist() == [[3, 4], [1, 2]]
     assert found.running is None
     assert found.notes == [
@@ -62,7 +62,7 @@ def test_words_without_a_vector_start_at_random_as_far_out_as_the_others(file):
     assert one.vectors.dtype == torch.float32
     assert torch.equal(one.vectors, again.vectors)
     assert one.sha256 == again.sha256 != other.sha256
-    assert torch.equal(one.vectors[one.found], other.vectors[one.found])
+    assert torch.equal(one.vectors[one.in_file], other.vectors[one.in_file])
     at_random = one.vectors[200:400]
     assert at_random.std().item() == pytest.approx(one.vectors[:200].std().item(), rel=0.03)
     assert one.vectors[vocabulary.special("padding")].tolist() == [0.0] * 50

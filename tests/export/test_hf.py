@@ -150,7 +150,7 @@ def test_tokenizer_gives_our_numbers_and_texts(tmp_path):
     assert tokenizer(text)["input_ids"] == vocabulary.encode(text).tolist()
     tokenizer.save_pretrained(tmp_path)
     assert transformers.AutoTokenizer.from_pretrained(tmp_path)(text)["input_ids"] == tokenizer(text)["input_ids"]
-    with pytest.raises(UserError, match="review_tokens"):
+    with pytest.raises(UserError, match="tokenise_review"):
         hf.tokenizer(CLASSIFIER)
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli.command import here
-from quasirnn.data.columns import Part
+from quasirnn.data.corpus import Part
 from quasirnn.tasks import language_model, sentiment, translation
 from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.settings import SettingsError, apply_overrides

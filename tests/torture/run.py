@@ -39,7 +39,7 @@ from quasirnn import load  # noqa: E402
 from quasirnn.cli.main import main as quasirnn  # noqa: E402
 from quasirnn.data.rows import read_rows  # noqa: E402
 from quasirnn.data.sources import Source  # noqa: E402
-from quasirnn.data.vector_files import read_vectors  # noqa: E402
+from quasirnn.data.word_vectors import read_vectors  # noqa: E402
 from quasirnn.errors import Failure, UserError  # noqa: E402
 from stress.mutants import mutants, send  # noqa: E402
 from stress.server_process import ServerProcess  # noqa: E402

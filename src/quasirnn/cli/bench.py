@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quasirnn import errors
-from quasirnn.cli.errors import Failure, UsageError, user_errors
+from quasirnn.errors import UserError
 
 if TYPE_CHECKING:
     from quasirnn.benchmarks.result import Result
@@ -158,18 +157,17 @@ def task_steps(
 
     quasirnn bench task language-model --data ptb --preset paper --output figures.json
     """
-    with user_errors():
-        from quasirnn.tasks.registry import find_task
-        from quasirnn.tasks.training_run import Request
+    from quasirnn.tasks.registry import find_task
+    from quasirnn.tasks.training_run import Request
 
-        request = Request(
-            data=data or [],
-            preset=preset,
-            overrides=overrides or [],
-            options={} if vectors is None else {"vectors": vectors},
-        )
-        changes = {} if steps is None else {"steps": steps}
-        execute("task", options, changes, task=find_task(task), request=request)
+    request = Request(
+        data=data or [],
+        preset=preset,
+        overrides=overrides or [],
+        options={} if vectors is None else {"vectors": vectors},
+    )
+    changes = {} if steps is None else {"steps": steps}
+    execute("task", options, changes, task=find_task(task), request=request)
 
 
 for name in HELP:
@@ -186,20 +184,20 @@ def execute(name: str, options: Options, changes: dict[str, Any] | None = None, 
         more: for the benchmark's `run`.
     """
     if options.output is not None and not options.output.parent.is_dir():
-        raise UsageError(f"--output {options.output}: the folder {options.output.parent} does not exist")
+        raise UserError(f"--output {options.output}: the folder {options.output.parent} does not exist")
     if options.plot is not None:
         from quasirnn.plots.figure import require
 
         try:
             require(options.plot)
-        except errors.UserError as error:
-            raise UsageError(f"--plot: {error}") from error
+        except UserError as error:
+            raise UserError(f"--plot: {error}") from error
     import torch
 
     if options.device is Device.cuda and not torch.cuda.is_available():
-        raise UsageError("--device cuda: torch finds no GPU")
+        raise UserError("--device cuda: torch finds no GPU")
     if options.cpu_time and (options.threads != 1 or options.device is Device.cuda):
-        raise UsageError("--cpu-time: needs --threads 1 on a CPU, because the CPU time of several threads adds up")
+        raise UserError("--cpu-time: needs --threads 1 on a CPU, because the CPU time of several threads adds up")
     if options.threads is not None:
         torch.set_num_threads(options.threads)
 
@@ -207,17 +205,13 @@ def execute(name: str, options: Options, changes: dict[str, Any] | None = None, 
 
     benchmark = importlib.import_module(f"quasirnn.benchmarks.{name.replace('-', '_')}")
     plan = replace(benchmark.QUICK if options.quick else benchmark.FULL, **changes or {})
-    try:
-        with progress_display() as show:
-            result = benchmark.run(plan, Setting(options.device.value, options.seed, options.cpu_time), show, **more)
-    except errors.Failure as error:
-        raise Failure(str(error)) from error
+    with progress_display() as show:
+        result = benchmark.run(plan, Setting(options.device.value, options.seed, options.cpu_time), show, **more)
     print(result.to_json()) if options.json else show_result(result, benchmark.tables(result))
-    with user_errors():
-        if options.output is not None:
-            options.output.write_text(result.to_json() + "\n", encoding="utf-8")
-        if options.plot is not None:
-            benchmark.draw(result, options.plot)
+    if options.output is not None:
+        options.output.write_text(result.to_json() + "\n", encoding="utf-8")
+    if options.plot is not None:
+        benchmark.draw(result, options.plot)
 
 
 @contextmanager

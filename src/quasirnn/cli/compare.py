@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli.errors import UsageError, user_errors
+from quasirnn.errors import UserError
 from quasirnn.tasks.console import AsJson, closing_pipe, picture
 
 
@@ -35,9 +35,8 @@ def compare(
     quasirnn compare docs/results/lm-*/ --markdown
     """
     if markdown and as_json:
-        raise UsageError("--markdown and --json: give one of them.")
-    with user_errors():
-        print_comparison(runs, plot, markdown, as_json)
+        raise UserError("--markdown and --json: give one of them.")
+    print_comparison(runs, plot, markdown, as_json)
 
 
 def print_comparison(

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli.errors import user_errors
-
 
 def convert(
     file: Annotated[
@@ -26,8 +24,7 @@ def convert(
     use Python: quasirnn.convert(FILE, input_size=..., hidden_size=...). The file is read with weights_only=True, so no
     code in it is run.
     """
-    with user_errors():
-        from quasirnn.export.convert_run import convert_run
+    from quasirnn.export.convert_run import convert_run
 
-        convert_run(file, out, vocabulary, zoneout)
-        print(f"Wrote {out}. Next: quasirnn evaluate {out} --data DIR")
+    convert_run(file, out, vocabulary, zoneout)
+    print(f"Wrote {out}. Next: quasirnn evaluate {out} --data DIR")

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quasirnn.cli.errors import Failure, UsageError, user_errors
-from quasirnn.cli.training_display import typed_command
-from quasirnn.errors import counted
+from quasirnn.cli.train import display, typed_command
+from quasirnn.errors import Failure, UserError, counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,50 +115,48 @@ def demo(
     Both cells get the same training time: the LSTM makes as many steps as it can while the QRNN makes all of its steps.
     """
     folder = out or new_folder()
-    with user_errors():
-        import torch
+    import torch
 
-        from quasirnn.benchmarks.machine import busy_with_other_work
-        from quasirnn.cli.training_display import display
-        from quasirnn.tasks.console import progress_of
-        from quasirnn.tasks.demo import Interrupted, Plan, Screen, all_or_nothing, run_part, use_installed
-        from quasirnn.tasks.registry import all_tasks
+    from quasirnn.benchmarks.machine import busy_with_other_work
+    from quasirnn.tasks.console import progress_of
+    from quasirnn.tasks.demo import Interrupted, Plan, Screen, all_or_nothing, run_part, use_installed
+    from quasirnn.tasks.registry import all_tasks
 
-        with_demo = {name: each for name, each in all_tasks().items() if each.demo is not None}
-        if strange := [name for name in task or () if name not in with_demo]:
-            raise UsageError(f"--task {strange[0]}: no such task; choose from {', '.join(with_demo)}.")
-        chosen: Sequence[Task[Any]] = [with_demo[name] for name in dict.fromkeys(task or with_demo)]
+    with_demo = {name: each for name, each in all_tasks().items() if each.demo is not None}
+    if strange := [name for name in task or () if name not in with_demo]:
+        raise UserError(f"--task {strange[0]}: no such task; choose from {', '.join(with_demo)}.")
+    chosen: Sequence[Task[Any]] = [with_demo[name] for name in dict.fromkeys(task or with_demo)]
 
-        if threads is not None:
-            torch.set_num_threads(threads)
-        allowed = DEFAULT_MINUTES if minutes is None else minutes
-        chosen, with_lstm, note = what_fits(allowed, chosen, with_lstm=not no_lstm, named=bool(task))
-        share = share_of_steps(allowed, chosen, with_lstm)
-        if minutes is None:
-            share = min(share, 1.0)
-        if note:
-            say(f"Note: {note}.")
-        plan = Plan(
-            cells=("qrnn", "lstm") if with_lstm else ("qrnn",),
-            share=share,
-            seed=seed,
-            time_cells=in_turns if with_lstm else None,
-        )
-        screen = Screen(training=lambda chosen_task: display(chosen_task.unit), progress=progress_of)
-        parts, taken = [], {}
-        try:
-            with all_or_nothing(folder) as unfinished:
-                say_what_installed_models_do(use_installed(chosen, unfinished, seed), folder)
-                if busy := busy_with_other_work():
-                    say(f"Note: {busy}.")
-                threads = torch.get_num_threads()
-                for each in chosen:
-                    say(f"== {each.name}, {counted(threads, 'thread')}")
-                    began = time.monotonic()
-                    parts.append(run_part(each, unfinished, plan, screen))
-                    taken[each.name] = (time.monotonic() - began) / 60
-        except (Interrupted, KeyboardInterrupt):
-            raise Failure("demo: interrupted; its files were removed.") from None
+    if threads is not None:
+        torch.set_num_threads(threads)
+    allowed = DEFAULT_MINUTES if minutes is None else minutes
+    chosen, with_lstm, note = what_fits(allowed, chosen, with_lstm=not no_lstm, named=bool(task))
+    share = share_of_steps(allowed, chosen, with_lstm)
+    if minutes is None:
+        share = min(share, 1.0)
+    if note:
+        say(f"Note: {note}.")
+    plan = Plan(
+        cells=("qrnn", "lstm") if with_lstm else ("qrnn",),
+        share=share,
+        seed=seed,
+        time_cells=in_turns if with_lstm else None,
+    )
+    screen = Screen(training=lambda chosen_task: display(chosen_task.unit), progress=progress_of)
+    parts, taken = [], {}
+    try:
+        with all_or_nothing(folder) as unfinished:
+            say_what_installed_models_do(use_installed(chosen, unfinished, seed), folder)
+            if busy := busy_with_other_work():
+                say(f"Note: {busy}.")
+            threads = torch.get_num_threads()
+            for each in chosen:
+                say(f"== {each.name}, {counted(threads, 'thread')}")
+                began = time.monotonic()
+                parts.append(run_part(each, unfinished, plan, screen))
+                taken[each.name] = (time.monotonic() - began) / 60
+    except (Interrupted, KeyboardInterrupt):
+        raise Failure("demo: interrupted; its files were removed.") from None
     print_table(parts)
     print_notes(parts, taken, busy)
     print_examples(parts)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quasirnn.cli.errors import UsageError, user_errors
+from quasirnn.errors import UserError
 from quasirnn.tasks.console import AsJson, Precision, Split, closing_pipe, progress_of
 
 
@@ -54,28 +54,27 @@ def evaluate(
     of all tokens except the first. A classifier reports accuracy, loss and the confusion matrix. A translator reports
     BLEU and chrF (sacrebleu) and the percentage of exact matches.
     """
-    with user_errors():
-        from quasirnn.tasks.pipeline import load
+    from quasirnn.tasks.pipeline import load
 
-        pipeline = load(run, precision=precision)
-        given = {"beam": beam, "alpha": alpha, "cache": cache}
-        options = {name: value for name, value in given.items() if value is not None}
-        if foreign := [name for name in options if name not in pipeline.definition.evaluation_options]:
-            raise UsageError(f"--{foreign[0]}: {run} is a run of {pipeline.task}, which has no such option.")
-        lines: list[str] = []
-        beside: dict[str, Any] = {}
-        with progress_of(f"reading {split}") as tick:
-            if against is None:
-                result = pipeline.evaluate(split, data, tick, **options)
-            else:
-                result, lines, beside["against"] = pipeline.compare(load(against), split, data, tick, **options)
-        if save:
-            pipeline.save_evaluation(result, {**options, **beside})
-        with closing_pipe():
-            if as_json:
-                print(json.dumps({"run": str(run), **result.to_json(), **beside}))
-                return
-            for note in result.notes:
-                print(f"Note: {note}", file=sys.stderr)
-            for line in [*result.lines(), *lines]:
-                print(line)
+    pipeline = load(run, precision=precision)
+    given = {"beam": beam, "alpha": alpha, "cache": cache}
+    options = {name: value for name, value in given.items() if value is not None}
+    if foreign := [name for name in options if name not in pipeline.definition.evaluation_options]:
+        raise UserError(f"--{foreign[0]}: {run} is a run of {pipeline.task}, which has no such option.")
+    lines: list[str] = []
+    beside: dict[str, Any] = {}
+    with progress_of(f"reading {split}") as tick:
+        if against is None:
+            result = pipeline.evaluate(split, data, tick, **options)
+        else:
+            result, lines, beside["against"] = pipeline.compare(load(against), split, data, tick, **options)
+    if save:
+        pipeline.save_evaluation(result, {**options, **beside})
+    with closing_pipe():
+        if as_json:
+            print(json.dumps({"run": str(run), **result.to_json(), **beside}))
+            return
+        for note in result.notes:
+            print(f"Note: {note}", file=sys.stderr)
+        for line in [*result.lines(), *lines]:
+            print(line)

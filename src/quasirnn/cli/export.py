@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli.errors import UsageError, user_errors
+from quasirnn.errors import UserError
 
 
 def export(
@@ -22,11 +22,10 @@ def export(
     logits and the next state. A translator becomes two files, FILE.encoder.onnx and FILE.step.onnx;
     examples/onnx_translate.py decodes with them. Tokens are the ids in RUN/vocabulary.json.
     """
-    with user_errors():
-        if onnx is None:
-            raise UsageError("no output file given: add --onnx FILE")
-        from quasirnn.export.onnx import export as export_onnx
-        from quasirnn.tasks.pipeline import load
+    if onnx is None:
+        raise UserError("no output file given: add --onnx FILE")
+    from quasirnn.export.onnx import export as export_onnx
+    from quasirnn.tasks.pipeline import load
 
-        for file in export_onnx(load(run).model, onnx, step=step):
-            print(file)
+    for file in export_onnx(load(run).model, onnx, step=step):
+        print(file)

@@ -1,17 +1,22 @@
 """The entry point: collects the commands, also those of the tasks; an error becomes one line and an exit code."""
 
 import functools
+import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version as installed_version
 from typing import Annotated, Any
 
 import typer
 
 from quasirnn.cli import bench, compare, convert, demo, doctor, evaluate, export, models, plot, quantize, serve, train
-from quasirnn.cli.errors import user_errors
-from quasirnn.errors import UserError
+from quasirnn.errors import Failure, UserError
+from quasirnn.files import nearest_path
 from quasirnn.tasks.console import closing_pipe
+
+OUT_OF_MEMORY = "out of memory"
 
 app = typer.Typer(
     name="quasirnn",
@@ -69,28 +74,58 @@ def add_task_commands() -> None:
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """A task's command with its errors as one line, and a quiet end where nobody reads what it prints."""
+    """A task's command, which ends quietly where nobody reads what it prints."""
 
     @functools.wraps(function)
     def command(*arguments: Any, **options: Any) -> None:
-        with user_errors(), closing_pipe():
+        with closing_pipe():
             function(*arguments, **options)
 
     return command
 
 
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Around all work: errors of memory and files become a `Failure` or a `UserError`. Any other class is a bug."""
+    try:
+        yield
+    except (UserError, Failure):
+        raise
+    except MemoryError as error:
+        raise Failure(str(error) or OUT_OF_MEMORY) from error
+    except RuntimeError as error:
+        # torch has no class of its own for memory that the CPU does not have.
+        if size := re.search(r"tried to allocate (\d+) bytes", str(error)):
+            raise Failure(
+                f"{OUT_OF_MEMORY} while allocating {int(size[1]) / 2**30:,.1f} GB. Try a smaller batch_size, shorter "
+                "texts (max_length), or a smaller model."
+            ) from error
+        raise
+    except OSError as error:
+        raise UserError(describe_os_error(error)) from error
+
+
+def describe_os_error(error: OSError) -> str:
+    """What the system says of a file, in our words: named as typed, with the nearest one that is there."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else error.filename
+    if isinstance(error, FileNotFoundError):
+        return f"{name}: not found.{nearest_path(str(name))}"
+    return f"{name}: {error.strerror[0].lower()}{error.strerror[1:]}."
+
+
 def main() -> None:
     try:
-        add_task_commands()
-        code = app(prog_name="quasirnn", standalone_mode=False)
-    except UserError as error:
-        # A task of the user's own that cannot be imported.
-        print(f"quasirnn: {error}", file=sys.stderr)
-        code = 2
+        with user_errors():
+            add_task_commands()
+            # A command that ends by itself gives None; one that was left early gives its exit code.
+            sys.exit(app(prog_name="quasirnn", standalone_mode=False))
     except typer.TyperException as error:
-        print(f"quasirnn: {' '.join(error.format_message().split())}", file=sys.stderr)
-        code = error.exit_code
-    # A command that ends by itself gives None; one that was left early gives its exit code.
+        message, code = error.format_message(), error.exit_code
+    except (UserError, Failure) as error:
+        message, code = str(error), 2 if isinstance(error, UserError) else 1
+    print(f"quasirnn: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
 
 

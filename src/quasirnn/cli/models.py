@@ -2,7 +2,6 @@
 
 import json
 
-from quasirnn.cli.errors import user_errors
 from quasirnn.tasks.console import AsJson
 
 
@@ -11,17 +10,16 @@ def models(as_json: AsJson = False) -> None:
 
     You can use these names wherever a command takes a RUN: quasirnn classify reviews-en "...".
     """
-    with user_errors():
-        from quasirnn.tasks import shipped
+    from quasirnn.tasks import shipped
 
-        installed = [shipped.facts(folder) for folder in shipped.models().values()]
-        if as_json:
-            print(json.dumps({"models": installed}))
-        elif not installed:
-            print(f"No trained models are installed. To install ours: {shipped.INSTALL}")
-        for each in [] if as_json else installed:
-            print(f"{each['name']:<15} {each['task']:<15} {each['bytes'] / 1e6:>4.1f} MB   {figure(each['test'])}")
-            print(f"{'':<15} {each['card']}")
+    installed = [shipped.facts(folder) for folder in shipped.models().values()]
+    if as_json:
+        print(json.dumps({"models": installed}))
+    elif not installed:
+        print(f"No trained models are installed. To install ours: {shipped.INSTALL}")
+    for each in [] if as_json else installed:
+        print(f"{each['name']:<15} {each['task']:<15} {each['bytes'] / 1e6:>4.1f} MB   {figure(each['test'])}")
+        print(f"{'':<15} {each['card']}")
 
 
 def figure(test: dict[str, object]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli.errors import UsageError, user_errors
+from quasirnn.errors import UserError
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -49,15 +49,14 @@ def curves(
     """
     references = dict(map(parse_reference, reference or []))
     if out is None and len(runs) > 1:
-        raise UsageError("several runs in one plot: give --out FILE.")
-    with user_errors():
-        from quasirnn.tasks.console import picture
-        from quasirnn.tasks.curves import NAME, draw_curves
-        from quasirnn.tasks.run_folder import open_run
+        raise UserError("several runs in one plot: give --out FILE.")
+    from quasirnn.tasks.console import picture
+    from quasirnn.tasks.curves import NAME, draw_curves
+    from quasirnn.tasks.run_folder import open_run
 
-        opened = [open_run(run) for run in runs]
-        with picture(out, runs[0] / NAME) as path:
-            draw_curves(opened, path, figure, references)
+    opened = [open_run(run) for run in runs]
+    with picture(out, runs[0] / NAME) as path:
+        draw_curves(opened, path, figure, references)
 
 
 def parse_reference(text: str) -> tuple[str, float]:
@@ -67,5 +66,5 @@ def parse_reference(text: str) -> tuple[str, float]:
     except ValueError:
         number = math.nan
     if not name.strip() or not 0 < number < math.inf:
-        raise UsageError(f'--reference {text}: must be NAME=VALUE with a positive number, as in "the paper=78.3".')
+        raise UserError(f'--reference {text}: must be NAME=VALUE with a positive number, as in "the paper=78.3".')
     return name.strip(), number

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli.errors import user_errors
 from quasirnn.tasks.console import AsJson
 
 
@@ -23,11 +22,10 @@ def quantize(
     Use the copy with `evaluate`, `classify`, `translate`, `generate`, `score` and `serve` like any other run. It cannot
     be trained further. The loss in quality depends on the model: compare `quasirnn evaluate` of both.
     """
-    with user_errors():
-        from quasirnn.tasks.pipeline import quantize_run
+    from quasirnn.tasks.pipeline import quantize_run
 
-        before, after = quantize_run(run, out, linear=not layers_only, embedding=not layers_only)
-        if as_json:
-            print(json.dumps({"run": str(out), "bytes": after, "bytes_before": before}))
-        else:
-            print(f"Wrote {out}: {after / 1e6:.1f} MB ({run}: {before / 1e6:.1f} MB). Next: quasirnn evaluate {out}")
+    before, after = quantize_run(run, out, linear=not layers_only, embedding=not layers_only)
+    if as_json:
+        print(json.dumps({"run": str(out), "bytes": after, "bytes_before": before}))
+    else:
+        print(f"Wrote {out}: {after / 1e6:.1f} MB ({run}: {before / 1e6:.1f} MB). Next: quasirnn evaluate {out}")

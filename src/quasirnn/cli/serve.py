@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from quasirnn.cli.errors import UsageError, user_errors
+from quasirnn.errors import UserError
 from quasirnn.tasks.console import Precision
 
 
@@ -55,23 +55,22 @@ def serve(
     quasirnn serve runs/imdb --unix /run/quasirnn/server.sock --processes 4 --access-log
     """
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        raise UsageError("serving needs fastapi and uvicorn: pip install 'quasirnn[serve]'")
+        raise UserError("serving needs fastapi and uvicorn: pip install 'quasirnn[serve]'")
     from quasirnn.serving.start import serve_runs
     from quasirnn.tasks import shipped
 
-    with user_errors():
-        runs = run or [Path(name) for name in shipped.models()]
-        if not runs:
-            raise UsageError(f"no models to serve. Give folders of trained models, or install ours: {shipped.INSTALL}")
-        serve_runs(
-            runs,
-            host=host,
-            port=port,
-            unix=unix,
-            processes=processes,
-            queue=queue,
-            deadline=deadline,
-            workers=workers,
-            access_log=access_log,
-            precision=precision,
-        )
+    runs = run or [Path(name) for name in shipped.models()]
+    if not runs:
+        raise UserError(f"no models to serve. Give folders of trained models, or install ours: {shipped.INSTALL}")
+    serve_runs(
+        runs,
+        host=host,
+        port=port,
+        unix=unix,
+        processes=processes,
+        queue=queue,
+        deadline=deadline,
+        workers=workers,
+        access_log=access_log,
+        precision=precision,
+    )

@@ -1,22 +1,36 @@
-"""`quasirnn train`: the program of each task, with its progress shown."""
+"""`quasirnn train`: the command, what it says of a run, and the observers that show its progress.
 
+On a terminal a training is a live line, elsewhere a line per epoch; always on standard error.
+"""
+
+import contextlib
 import dataclasses
+import importlib.util
 import os
 import shlex
+import shutil
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quasirnn.cli.errors import UsageError, user_errors
-from quasirnn.cli.training_display import typed_command
+from quasirnn.errors import MissingPackageError, UserError, counted
 from quasirnn.tasks.console import closing_pipe
 
 if TYPE_CHECKING:
     from quasirnn.tasks.task import Task
-    from quasirnn.tasks.training_run import Trained
+    from quasirnn.tasks.training_run import Request, Trained
+    from quasirnn.training import Progress
+
+# Below the run folder, for `--tensorboard`.
+EVENT_FOLDER = "tensorboard"
+# What is drawn of a record, by its event: all numbers but these.
+EVENT_NAMES = {"train": "training", "valid": "validation"}
+NOT_DRAWN = {"event", "step", "epoch", "minutes", "better", "processes", "steps_per_epoch", "position"}
 
 
 def train(
@@ -110,35 +124,36 @@ def train(
 
     quasirnn train sentiment --from runs/imdb --data my-texts --out runs/mine
     """
-    with user_errors():
-        from quasirnn.tasks.registry import find_task
-        from quasirnn.tasks.training_run import Request, configure
-        from quasirnn.tasks.training_run import train as run_training
+    from quasirnn.tasks.registry import find_task
+    from quasirnn.tasks.training_run import Request
 
-        chosen = find_task(task)
-        options = {"vectors": vectors, "init_from": init_from}
-        request = Request(
-            data=data or [],
-            preset=preset,
-            cell=cell,
-            out=out,
-            resume=resume,
-            overrides=overrides or [],
-            options={key: value for key, value in options.items() if value is not None},
-        )
-        if show:
-            show_settings(chosen, request, configure)
-            return
-        if seeds is not None:
-            train_seeds(chosen, request, parse_seeds(seeds, request.overrides), tensorboard)
-            return
-        from quasirnn.cli.tensorboard import event_files
-        from quasirnn.cli.training_display import display
+    chosen = find_task(task)
+    options = {"vectors": vectors, "init_from": init_from}
+    request = Request(
+        data=data or [],
+        preset=preset,
+        cell=cell,
+        out=out,
+        resume=resume,
+        overrides=overrides or [],
+        options={key: value for key, value in options.items() if value is not None},
+    )
+    if show:
+        show_settings(chosen, request)
+    elif seeds is not None:
+        train_seeds(chosen, request, parse_seeds(seeds, request.overrides), tensorboard)
+    else:
+        train_one(chosen, request, tensorboard)
 
-        with display(chosen.unit) as shown, event_files(shown, tensorboard) as observer:
-            trained = run_training(chosen, request, observer, announce=observer.announce)
+
+def train_one(task: "Task[Any]", request: "Request", tensorboard: bool) -> None:
+    """One run with its progress and outcome shown."""
+    from quasirnn.tasks.training_run import train as run_training
+
+    with display(task.unit) as shown, event_files(shown, tensorboard) as observer:
+        trained = run_training(task, request, observer, announce=observer.announce)
     if int(os.environ.get("RANK", "0")) == 0:
-        print_outcome(chosen, trained)
+        print_outcome(task, trained)
     if trained.outcome.signal is not None:
         raise typer.Exit(128 + trained.outcome.signal)
 
@@ -146,20 +161,17 @@ def train(
 def parse_seeds(text: str, overrides: Sequence[str]) -> list[int]:
     numbers = [each.strip() for each in text.split(",")]
     if not all(each.isascii() and each.isdigit() for each in numbers) or len(set(numbers)) < len(numbers):
-        raise UsageError(f"--seeds {text}: must be distinct numbers separated by commas, as in 1,2,3.")
+        raise UserError(f"--seeds {text}: must be distinct numbers separated by commas, as in 1,2,3.")
     if any(override.partition("=")[0].strip() == "seed" for override in overrides):
-        raise UsageError("seed and --seeds: give one of them.")
+        raise UserError("seed and --seeds: give one of them.")
     return [int(each) for each in numbers]
 
 
-def train_seeds(task: "Task[Any]", request: Any, seeds: Sequence[int], tensorboard: bool = False) -> None:
+def train_seeds(task: "Task[Any]", request: "Request", seeds: Sequence[int], tensorboard: bool) -> None:
     """A run for each cell and seed, one after the other; those that are there are continued with --resume."""
     from quasirnn.cli.compare import print_comparison
-    from quasirnn.cli.tensorboard import event_files
-    from quasirnn.cli.training_display import display
     from quasirnn.tasks import run_folder
     from quasirnn.tasks.training_run import source_of
-    from quasirnn.tasks.training_run import train as run_training
 
     folder = request.out or run_folder.default_path(task.name)
     if not request.resume:
@@ -175,18 +187,14 @@ def train_seeds(task: "Task[Any]", request: Any, seeds: Sequence[int], tensorboa
             resumed = out.exists()
             keys = [*request.overrides, *split, f"seed={seed}"]
             one = dataclasses.replace(request, cell=cell.strip(), out=out, resume=resumed, overrides=keys)
-            with display(task.unit) as shown, event_files(shown, tensorboard) as observer:
-                trained = run_training(task, one, observer, announce=observer.announce)
-            print_outcome(task, trained)
-            if trained.outcome.signal is not None:
-                raise typer.Exit(128 + trained.outcome.signal)
+            train_one(task, one, tensorboard)
             runs.append(out)
     print_comparison(sorted(runs, key=lambda run: run.name.rpartition("-")[0] == "lstm"), folder / "comparison.png")
 
 
-def show_settings(task: "Task[Any]", request: Any, configure: Any) -> None:
+def show_settings(task: "Task[Any]", request: "Request") -> None:
     from quasirnn.tasks.settings import describe
-    from quasirnn.tasks.training_run import fit, kept_of, resolve_precision
+    from quasirnn.tasks.training_run import configure, fit, kept_of, resolve_precision
 
     training, run = configure(task, request)
     settings, fitted = (training.settings, None) if run is not None else fit(task, training, request)
@@ -233,3 +241,186 @@ def how_to_go_on(trained: "Trained") -> str:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def typed_command() -> str:
+    """How to call this program again from where the user is, whether or not the environment is active."""
+    program = Path(sys.argv[0])
+    if program.name != "quasirnn":
+        return f"{sys.executable} -m quasirnn"
+    if shutil.which("quasirnn") == str(program):
+        return "quasirnn"
+    try:
+        return str(program.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(program)
+
+
+class Lines:
+    """For a log: what is trained, notes, a line per validation, and a sign of life every few minutes.
+
+    An observer as the engine wants it (`training.Observer`).
+    """
+
+    every = 120.0  # seconds
+
+    def __init__(self, unit: str) -> None:
+        self.unit = unit
+        self.told = time.monotonic()
+
+    def announce(self, training: Any, prepared: Any, path: Path) -> None:
+        settings = training.settings
+        layers = counted(settings.num_layers, "layer")
+        self.say(
+            f"{training.task}, preset {training.preset}: {settings.cell.upper()}, {layers} of {settings.hidden_size}, "
+            f"{prepared.parameters:,} parameters; {describe_corpus(prepared.corpus)}"
+        )
+        if prepared.fitted:
+            self.say(prepared.fitted)
+        for note in prepared.notes:
+            self.note(note)
+        self.say(f"Run: {path}")
+
+    def say(self, text: str) -> None:
+        self.told = time.monotonic()
+        print(text, file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        self.say(f"Note: {text}")
+
+    def record(self, record: dict[str, Any]) -> None:
+        if record["event"] == "resume":
+            self.say(f"Resumed at step {record['step']:,}.")
+        if record["event"] == "valid":
+            figures = ", ".join(f"{name} {value:.5g}" for name, value in figures_of(record).items())
+            self.say(f"epoch {record['epoch']}, step {record['step']:,}: validation {figures}")
+
+    def progress(self, progress: "Progress") -> None:
+        if time.monotonic() - self.told > self.every:
+            self.say(describe(progress, self.unit))
+
+
+class Live(Lines):
+    """For a terminal: one bar for the whole run, with epoch, loss, speed and time left."""
+
+    def __init__(self, unit: str, bar: Any) -> None:
+        super().__init__(unit)
+        self.bar = bar
+        self.task = bar.add_task("starting", total=None)
+
+    def say(self, text: str) -> None:
+        self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def progress(self, progress: "Progress") -> None:
+        # The bar draws itself some ten times a second; an epoch that is over sooner is seen all the same.
+        epoch_ends = progress.phase == "train" and progress.position == progress.steps_per_epoch
+        self.bar.update(
+            self.task,
+            completed=progress.step,
+            total=progress.total_steps,
+            description=describe(progress, self.unit),
+            refresh=epoch_ends,
+        )
+
+
+@contextmanager
+def display(unit: str) -> Iterator[Any]:
+    """An observer for the engine; `unit` is what its items are, such as "tokens"."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Lines(unit)
+        return
+    columns = [BarColumn(bar_width=24), TaskProgressColumn(), TextColumn("{task.description}")]
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield Live(unit, bar)
+
+
+def describe(progress: "Progress", unit: str) -> str:
+    epoch = f"epoch {progress.epoch}/{progress.epochs}"
+    if progress.phase == "valid":
+        return f"{epoch}, validating {progress.done}/{progress.of}"
+    parts = [f"{epoch}, step {progress.position:,}/{progress.steps_per_epoch:,}"]
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.3f}")
+    if progress.items_per_second is not None:
+        parts.append(f"{progress.items_per_second:,.0f} {unit}/s")
+    if progress.seconds_left is not None:
+        parts.append(f"{duration(progress.seconds_left)} left")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def figures_of(record: dict[str, Any]) -> dict[str, float]:
+    """The figures of a validation, without what every record has."""
+    known = {"event", "step", "epoch", "seconds", "minutes"}
+    return {name: value for name, value in record.items() if name not in known and isinstance(value, float)}
+
+
+def describe_corpus(corpus: dict[str, Any]) -> str:
+    """A line on the training data, counted in whatever its parts consist of: the first count of each."""
+    splits = corpus["splits"]
+    unit = next((unit for unit in ("texts", "pairs", "tokens") if all(unit in part for part in splits.values())), None)
+    unit = unit or next(iter(next(iter(splits.values()))))
+    parts = ", ".join(f"{name} {split[unit]:,}" for name, split in splits.items())
+    shown = f"{corpus['level']}s" if unit == "tokens" and "level" in corpus else unit
+    return f"{corpus['name']}: {parts} {shown}, vocabulary {corpus['vocabulary']:,}"
+
+
+class EventFiles:
+    """An observer that also writes what another one is told of, as TensorBoard's event files beside metrics.jsonl.
+
+    The files of a run that is resumed continue where its checkpoint was: what came after it is told again.
+    """
+
+    def __init__(self, observer: Any) -> None:
+        self._observer = observer
+        self._folder = Path()
+        self._writer: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._observer, name)
+
+    def announce(self, training: Any, prepared: Any, path: Path) -> None:
+        self._folder = path / EVENT_FOLDER
+        self._observer.announce(training, prepared, path)
+        self._observer.say(f"TensorBoard: tensorboard --logdir {path}")
+
+    def record(self, record: dict[str, Any]) -> None:
+        self._observer.record(record)
+        step = record["step"]
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(self._folder), purge_step=step + 1 if step else None)
+        for name, value in record.items():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and name not in NOT_DRAWN and record["event"] in EVENT_NAMES:
+                self._writer.add_scalar(f"{EVENT_NAMES[record['event']]}/{name}", value, step)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def has_tensorboard() -> bool:
+    return importlib.util.find_spec("tensorboard") is not None
+
+
+@contextmanager
+def event_files(observer: Any, wanted: bool) -> Iterator[Any]:
+    """The observer, which writes event files as well if they are wanted; MissingPackageError without TensorBoard."""
+    if not wanted:
+        yield observer
+        return
+    if not has_tensorboard():
+        raise MissingPackageError("--tensorboard needs TensorBoard: pip install tensorboard")
+    with contextlib.closing(EventFiles(observer)) as both:
+        yield both

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from quasirnn.data.columns import Columns
+from quasirnn.data.corpus import Columns
 from quasirnn.errors import TextError, did_you_mean, shown, some
 
 # Codes of languages and their English names, as headers have them.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quasirnn.data.columns import Part, finish_line
-from quasirnn.data.tokens import END_OF_LINE, count_tokens
+from quasirnn.data.corpus import Part, finish_line
+from quasirnn.data.vocabulary import END_OF_LINE, count_tokens
 from quasirnn.errors import printable
 
 if TYPE_CHECKING:

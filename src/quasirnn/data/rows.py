@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from quasirnn.data import known
-from quasirnn.data.columns import Columns
+from quasirnn.data.corpus import Columns
 from quasirnn.data.headers import FirstValue, find_layout, find_places, ragged
 from quasirnn.data.iwslt_xml import read_segments, read_tagged_lines
 from quasirnn.data.sources import XML, Source, value_folders

@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quasirnn.data import known
-from quasirnn.data.columns import Columns
+from quasirnn.data.corpus import SPLITS, SYNONYMS, Columns, canonical
 from quasirnn.data.text_files import first_line, plain_name, suffix_of
 from quasirnn.errors import DataError, some
 from quasirnn.files import is_regular, nearest_path
 
-SYNONYMS = {"train": ("train", "training"), "valid": ("valid", "val", "dev", "validation"), "test": ("test",)}
-SPLITS = tuple(SYNONYMS)
 ARCHIVES = (".xz", ".tar.gz", ".tgz", ".bz2", ".zip", ".zst", ".tar")
 XML = ".xml"
 # Where a corpus has texts without a label, as aclImdb.
@@ -57,11 +55,6 @@ class Location:
     named: frozenset[str]  # the parts that the user has named
     sources: tuple[Source, ...]  # all that are there
     known: str | None  # the public corpus that this is, or is named like
-
-
-def canonical(split: str) -> str:
-    """train, valid or test for any of their names; the stem of a file stays as it is."""
-    return next((name for name, names in SYNONYMS.items() if split in names), split)
 
 
 def find(data: Sequence[str | Path], columns: Columns, stems: Mapping[str, str | None]) -> list[Location]:

@@ -1,8 +1,28 @@
-"""Tokens and their numbers: text to tensors and back, in a fixed order that a file keeps."""
+"""Text to tokens to numbers and back: what is a token, and a vocabulary in a fixed order that a file keeps.
+
+A token is a word between white space, a character, or a word of the tokeniser for reviews and other running English
+text: words, clitics, numbers and marks, case as it is. The rules of that one, in the order in which they apply:
+
+1. The line break of web pages, `<br />` in any spelling, is white space. Other tags are text.
+2. `\u2019`, `\u00b4`, a back quote, U+0092 and U+02BC, written for an apostrophe, are one; `\u2026` is `...`.
+3. Two or more full stops are `...`, two or more hyphens are `--`.
+4. A word is a run of letters, digits and the marks that combine with them, of any script. An apostrophe between two of
+   them is part of the word (`O'Neill`), and so is one of `. , / :` between two digits (`1,000`, `3.5`, `10/10`).
+5. From the end of a word the clitics n't, 's, 've, 're, 'll, 'd and 'm are split: `don't` is `do n't`, `can't` is
+   `ca n't`, `I'd've` is `I 'd 've`. A clitic that stands alone, as in text that was tokenised before, is one token.
+6. Every other character that is not white space is a token of its own, the hyphen in a compound as well.
+
+White space and the order of tokens aside, nothing is lost, so a text has no token only if it is blank. Time is linear
+in the length of any text. What is a letter, and what a combining mark, is up to the Unicode tables of Python, which
+learn new characters from release to release. Scripts that write no spaces are not cut into words.
+"""
 
 import json
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,18 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quasirnn.data import review_tokens
 from quasirnn.data.text_files import read_text
-from quasirnn.data.tokens import (
-    END_OF_LINE,
-    KINDS,
-    UNKNOWN_CHARACTER,
-    UNKNOWN_WORD,
-    code_points,
-    count_tokens,
-    segments,
-    split_words,
-)
 from quasirnn.errors import DataError
 from quasirnn.files import parse_json_object
 from quasirnn.schema import Mistakes, Schema, Text, parse
@@ -31,6 +40,168 @@ ROLES = ("padding", "unknown", "start", "end")
 # How text becomes tokens, by kind, the default first. Written down so that a later release can tell an older way from
 # its own.
 TOKENISERS = {"word": ("whitespace", "review"), "character": ("character",)}
+
+UNKNOWN_WORD = "<unk>"
+END_OF_LINE = "<eos>"
+UNKNOWN_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+# Running text has nothing to pad and no start symbol.
+RUNNING_TEXT_SPECIALS = {
+    "word": {"unknown": UNKNOWN_WORD, "end": END_OF_LINE},
+    "character": {"unknown": UNKNOWN_CHARACTER},
+}
+
+# Characters that are looked at together: the words of a long text are never all there as separate strings.
+SEGMENT = 1 << 20
+
+# n't takes a letter of what is before the apostrophe, and so has its own line of code.
+CLITICS = frozenset({"s", "ve", "re", "ll", "d", "m"})
+
+APOSTROPHES = "\u2019\u00b4`\u0092\u02bc"
+
+_SEGMENT_END = re.compile(r"[ \n]")
+# No two parts that follow one another can match the same character, so each is read in linear time. Possessive
+# quantifiers would say so, but early releases of Python 3.11 get them wrong.
+_BREAK = re.compile(r"<\s*(?:/\s*)?br\s*(?:/\s*)?>", re.IGNORECASE)
+_FULL_STOPS = re.compile(r"\.{2,}")
+_HYPHENS = re.compile(r"-{2,}")
+
+
+def segments(text: str, lowercase: bool = False) -> Iterator[str]:
+    """The text in pieces that no word crosses: each ends with the first space or line end after SEGMENT characters."""
+    start = 0
+    while start < len(text):
+        end = _SEGMENT_END.search(text, start + SEGMENT)
+        stop = end.end() if end else len(text)
+        segment = text[start:stop]
+        yield segment.lower() if lowercase else segment
+        start = stop
+
+
+def split_words(segment: str, end_of_line: str | None) -> list[str]:
+    r"""What white space separates, with a token for every "\n" if there is one.
+
+    >>> split_words(" a  b\n\nc", "<eos>")
+    ['a', 'b', '<eos>', '<eos>', 'c']
+    """
+    return (segment.replace("\n", f" {end_of_line} ") if end_of_line else segment).split()
+
+
+def code_points(segment: str) -> np.ndarray:
+    """The characters as numbers, uint32; a broken character from a command line, half a surrogate pair, is one too."""
+    return np.frombuffer(segment.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+
+
+def count_tokens(text: str, kind: str, lowercase: bool = False, end_of_line: str | None = END_OF_LINE) -> Counter[str]:
+    r"""How often each token occurs; of kind "word" every "\n" counts as `end_of_line`.
+
+    >>> count_tokens("a b\na\n", "word")
+    Counter({'a': 2, '<eos>': 2, 'b': 1})
+    """
+    if kind not in TOKENISERS:
+        raise ValueError(f"kind must be one of {', '.join(TOKENISERS)}, got {kind!r}")
+    if kind == "word":
+        words: Counter[str] = Counter()
+        for segment in segments(text, lowercase):
+            words.update(split_words(segment, end_of_line))
+        return words
+    by_code_point = np.zeros(0x110000, dtype=np.int64)
+    for segment in segments(text, lowercase):
+        counts = np.bincount(code_points(segment))
+        by_code_point[: len(counts)] += counts
+    return Counter({chr(point): int(by_code_point[point]) for point in by_code_point.nonzero()[0]})
+
+
+def without_breaks(text: str) -> str:
+    """The text with a space for every `<br />`.
+
+    >>> without_breaks("Good.<br /><BR>Very good.")
+    'Good.  Very good.'
+    """
+    return _BREAK.sub(" ", text) if "<" in text else text
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has no token at all."""
+    return not without_breaks(text).strip()
+
+
+def tokenise_review(text: str, lowercase: bool = False) -> list[str]:
+    """The tokens of a text, by the rules above.
+
+    >>> tokenise_review("It wasn't a well-made film...<br /><br />I'd give it 4/10!")
+    ['It', 'was', "n't", 'a', 'well', '-', 'made', 'film', '...', 'I', "'d", 'give', 'it', '4/10', '!']
+
+    Args:
+        lowercase: put the text in lower case first.
+    """
+    text = without_breaks(text)
+    return split_review(text.lower() if lowercase else text)
+
+
+def split_review(text: str) -> list[str]:
+    """Rules 2 to 6. A text may be cut at white space and its pieces split one by one."""
+    tokens = _pattern().findall(_uniform(text))
+    if any("'" in token for token in tokens):
+        return [part for token in tokens for part in (_split_clitics(token) if "'" in token else (token,))]
+    return tokens
+
+
+def _uniform(text: str) -> str:
+    """The text with one spelling of apostrophes, full stops and hyphens, and spaces around underscores."""
+    for apostrophe in APOSTROPHES:
+        text = text.replace(apostrophe, "'")
+    text = text.replace("\u2026", "...")
+    # The pattern takes an underscore for a letter.
+    text = text.replace("_", " _ ")
+    if ".." in text:
+        text = _FULL_STOPS.sub("...", text)
+    if "--" in text:
+        text = _HYPHENS.sub("--", text)
+    return text
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    """One alternative a kind of token: word, clitic that stands alone, full stops, hyphens, any other character."""
+    marks = _combining_marks()
+    letter = rf"[\w{marks}]"
+    inside = r"(?:'|(?<=\d)[.,/:](?=\d))"
+    alone = "|".join(sorted(CLITICS))
+    return re.compile(
+        rf"{letter}+(?:{inside}{letter}+)*|'(?i:{alone})(?!'?{letter})|\.\.\.|--|\S[{marks}]*",
+    )
+
+
+def _combining_marks() -> str:
+    """Marks such as accents and vowel signs, as ranges for a pattern: `\\w` has the letters and digits alone.
+
+    Joiners, which are no marks, hold words and signs together as these do.
+    """
+    ranges: list[list[int]] = []
+    for point in range(0x300, 0x10000):
+        if unicodedata.category(chr(point)).startswith("M") or point in (0x200C, 0x200D):
+            if ranges and ranges[-1][1] == point - 1:
+                ranges[-1][1] = point
+            else:
+                ranges.append([point, point])
+    return "".join(f"\\u{first:04x}-\\u{last:04x}" for first, last in ranges)
+
+
+def _split_clitics(word: str) -> list[str]:
+    """A word with apostrophes inside, its clitics split from the end."""
+    pieces = word.split("'")
+    clitics = []
+    # A word begins with a letter, so it is a mark of its own, or a clitic alone, where the first piece is empty.
+    while len(pieces) > 1 and pieces[0]:
+        if pieces[-1].lower() in CLITICS:
+            clitics.append("'" + pieces.pop())
+        elif pieces[-1] in ("t", "T") and pieces[-2][-1:] in ("n", "N") and len(pieces[-2]) > 1:
+            last = pieces.pop()
+            clitics.append(pieces[-1][-1] + "'" + last)
+            pieces[-1] = pieces[-1][:-1]
+        else:
+            break
+    return ["'".join(pieces), *reversed(clitics)]
 
 
 class VocabularyFile(Schema):
@@ -44,18 +215,11 @@ class VocabularyFile(Schema):
     tokens: list[Text]
 
 
-# Running text has nothing to pad and no start symbol.
-RUNNING_TEXT_SPECIALS = {
-    "word": {"unknown": UNKNOWN_WORD, "end": END_OF_LINE},
-    "character": {"unknown": UNKNOWN_CHARACTER},
-}
-
-
 class Vocabulary:
     r"""Tokens and their numbers, and how text becomes tokens.
 
     Of kind "word", tokens are what white space separates, and every "\n" is the special token for `end`, if there is
-    one: "a b\n" is the three tokens a, b, <eos>. With the tokeniser "review", words are those of `review_tokens`, and
+    one: "a b\n" is the three tokens a, b, <eos>. With the tokeniser "review", words are those of `tokenise_review`, and
     "\n" is white space. Of kind "character", every character is a token, "\n" as well. A token that is not in the
     vocabulary is read as the special token for `unknown`; without one that is an error.
 
@@ -157,7 +321,7 @@ class Vocabulary:
         counts: Counter[str] = Counter()
         for text in texts:
             if tokeniser == "review":
-                counts.update(review_tokens.tokenise(text, lowercase))
+                counts.update(tokenise_review(text, lowercase))
             else:
                 counts += count_tokens(text.lower() if lowercase else text, kind, end_of_line=specials.get("end"))
         if min_count is None:
@@ -265,13 +429,13 @@ class Vocabulary:
 
     def _segments(self, text: str, lowercase: bool) -> Iterator[str]:
         # A segment may end at any space, and so inside of a `<br />`.
-        return segments(review_tokens.without_breaks(text) if self.tokeniser == "review" else text, lowercase)
+        return segments(without_breaks(text) if self.tokeniser == "review" else text, lowercase)
 
     def _split(self, segment: str) -> Sequence[str]:
         if self.kind == "character":
             return segment
         if self.tokeniser == "review":
-            return review_tokens.split_tokens(segment)
+            return split_review(segment)
         return split_words(segment, self.specials.get("end"))
 
     def _encode_segment(self, segment: str) -> np.ndarray:
@@ -304,8 +468,8 @@ class Vocabulary:
 
     def _check(self) -> None:
         """Raise ValueError, beginning with the key at fault, unless text and numbers go both ways."""
-        if self.kind not in KINDS:
-            raise ValueError(f'"kind" must be one of {", ".join(KINDS)}, got {self.kind!r:.60}')
+        if self.kind not in TOKENISERS:
+            raise ValueError(f'"kind" must be one of {", ".join(TOKENISERS)}, got {self.kind!r:.60}')
         if self.tokeniser not in TOKENISERS[self.kind]:
             choices = '" or "'.join(TOKENISERS[self.kind])
             raise ValueError(f'"tokeniser" of this kind must be "{choices}", got {self.tokeniser!r:.60}')

@@ -274,8 +274,8 @@ def tokenizer(folder: str | Path) -> transformers.PreTrainedTokenizerFast:
     vocabulary: Vocabulary = Run(Path(folder)).read_vocabulary()
     if vocabulary.tokeniser == "review":
         raise UserError(
-            f"{folder}: its words follow the rules of quasirnn.data.review_tokens, which no tokenizer of transformers "
-            "has: use quasirnn.load(RUN).vocabulary.encode(text)."
+            f"{folder}: its words follow the rules of quasirnn.data.vocabulary.tokenise_review, which no tokenizer of "
+            "transformers has: use quasirnn.load(RUN).vocabulary.encode(text)."
         )
     specials = vocabulary.specials
     made = Tokenizer(

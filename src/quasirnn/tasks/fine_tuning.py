@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from quasirnn.data.columns import Part
+from quasirnn.data.corpus import Part
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import RunError, SettingsError
 from quasirnn.files import unique_tensors

@@ -20,8 +20,7 @@ from quasirnn.data.batches import Batch
 from quasirnn.data.corpus import SPLITS, Columns, Corpus, Part, built_in, finish_line
 from quasirnn.data.known import line_count
 from quasirnn.data.streams import EvaluationStreams, Streams
-from quasirnn.data.tokens import END_OF_LINE, UNKNOWN_WORD, count_tokens
-from quasirnn.data.vocabulary import RUNNING_TEXT_SPECIALS, Vocabulary
+from quasirnn.data.vocabulary import END_OF_LINE, RUNNING_TEXT_SPECIALS, UNKNOWN_WORD, Vocabulary, count_tokens
 from quasirnn.errors import DataError, RunError, UserError, shown
 from quasirnn.models import LanguageModel, Sampler
 from quasirnn.models.count_model import CountModel

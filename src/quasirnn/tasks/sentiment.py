@@ -20,9 +20,7 @@ from torch.nn import functional
 from quasirnn.data import reviews, word_vectors
 from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
 from quasirnn.data.corpus import Check, Columns, Corpus, Part, PartCheck, built_in
-from quasirnn.data.review_tokens import is_blank
-from quasirnn.data.tokens import UNKNOWN_WORD
-from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.data.vocabulary import UNKNOWN_WORD, Vocabulary, is_blank
 from quasirnn.errors import DataError, NotFiniteError, RunError, TextError, UserError, printable, shown, some
 from quasirnn.models import SequenceClassifier, bag_of_words
 from quasirnn.models.initialisation import init_orthogonal, init_word_labels

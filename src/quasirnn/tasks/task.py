@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from quasirnn.data import sources
 from quasirnn.data.batches import Batch, to_device
-from quasirnn.data.corpus import Check, Columns, Corpus, Part, PartCheck, canonical, read_corpus
+from quasirnn.data.corpus import Check, Columns, Corpus, Part, PartCheck, canonical
+from quasirnn.data.reading import read_corpus
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models.pretrained import Pretrained, count_parameters
 from quasirnn.tasks.fitting import Amount, Rule, fine_tuning_rate
@@ -306,8 +308,6 @@ class Task(ABC, Generic[S]):
 
     def default_preset(self, data: Sequence[str], overrides: Sequence[str]) -> str:
         """demo for the built-in corpus, paper for the paper's, fast for any other."""
-        from quasirnn.data import sources
-
         if not data:
             return "demo"
         if any(override.partition("=")[0] in self.data_keys for override in overrides):

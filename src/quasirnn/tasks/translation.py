@@ -22,8 +22,7 @@ from quasirnn.data import number_words
 from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
 from quasirnn.data.corpus import Columns, Corpus, Part, built_in
 from quasirnn.data.headers import language_names
-from quasirnn.data.tokens import UNKNOWN_CHARACTER
-from quasirnn.data.vocabulary import Vocabulary
+from quasirnn.data.vocabulary import UNKNOWN_CHARACTER, Vocabulary
 from quasirnn.errors import DataError, MissingPackageError, RunError
 from quasirnn.models import Translator
 from quasirnn.models.beam_search import beam_search
