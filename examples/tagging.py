@@ -38,8 +38,8 @@ from quasirnn.schema import Text
 from quasirnn.tasks import console
 from quasirnn.tasks.console import AsJson, RunArgument, TextFile, Texts
 from quasirnn.tasks.demo import Demo, Minutes, Row, Screen, Shown
-from quasirnn.tasks.endpoint import Endpoint, InvalidField, Request, Step
-from quasirnn.tasks.pipeline import Evaluation, Pipeline
+from quasirnn.tasks.evaluation import Evaluation
+from quasirnn.tasks.pipeline import Endpoint, InvalidField, Pipeline, Request, Step
 from quasirnn.tasks.run_folder import REMEDY, Run
 from quasirnn.tasks.settings import Preset, TaskSettings, setting
 from quasirnn.tasks.task import Dataset, Task, silent

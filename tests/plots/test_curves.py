@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plots.seen import missing_glyphs, overlaps, words
-from quasirnn.plots.curves import Curve, colours, learning_curves, limits, number, smooth
+from quasirnn.tasks.curves import Curve, colours, learning_curves, limits, number, smooth
 
 NONE = np.empty(0)
 

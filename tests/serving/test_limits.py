@@ -7,7 +7,7 @@ import pytest
 
 from quasirnn.serving import limits
 from quasirnn.tasks import client_state, translation
-from quasirnn.tasks.endpoint import NAME_CHARACTERS
+from quasirnn.tasks.pipeline import NAME_CHARACTERS
 from quasirnn.tasks.registry import all_tasks
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "serving.md"

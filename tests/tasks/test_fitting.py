@@ -7,9 +7,9 @@ import pytest
 from cli.command import here
 from quasirnn.data.corpus import Part
 from quasirnn.tasks import language_model, sentiment, translation
+from quasirnn.tasks.evaluation import Baselines, describe
 from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.settings import SettingsError, apply_overrides
-from quasirnn.tasks.verdict import Baselines, describe
 from quasirnn.training.update import StepInfo, warm_up_cosine
 
 RULE = Rule(

@@ -15,7 +15,7 @@ from quasirnn import files
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import WriteError
 from quasirnn.models import LanguageModel
-from quasirnn.tasks import environment, run_folder
+from quasirnn.tasks import run_folder
 from quasirnn.tasks.registry import task_of
 from quasirnn.tasks.run_folder import RunError, Training, check_new, create, default_path, open_run, resumed
 from quasirnn.tasks.settings import SettingsError, TaskSettings, setting
@@ -119,10 +119,10 @@ def test_environment_names_what_the_numbers_depend_on(run):
 
 
 def test_an_environment_without_packages_and_without_sources(monkeypatch, tmp_path):
-    file = tmp_path / "site-packages" / "quasirnn" / "tasks" / "environment.py"
-    monkeypatch.setattr(environment, "__file__", str(file))
-    assert environment.commit() is None
-    assert environment._version("no-such-package-anywhere") is None
+    file = tmp_path / "site-packages" / "quasirnn" / "tasks" / "run_folder.py"
+    monkeypatch.setattr(run_folder, "__file__", str(file))
+    assert run_folder.commit() is None
+    assert run_folder.version_of("no-such-package-anywhere") is None
 
 
 def test_default_path_has_the_task_and_the_time():

@@ -7,7 +7,7 @@ import pytest
 
 from cli.command import as_json, here
 from quasirnn.errors import UserError
-from quasirnn.tasks.significance import Rows, compare
+from quasirnn.tasks.evaluation import Rows, compare
 from quasirnn.tasks.translation import bleu_of, bleu_statistics, score
 from tasks.tiny import TASKS
 

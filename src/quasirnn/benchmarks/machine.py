@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from quasirnn.tasks.environment import commit, cpu_name
+from quasirnn.tasks.run_folder import commit, cpu_name
 
 # With more cores than this in use by other processes, speeds are not to be trusted.
 BUSY = 0.3

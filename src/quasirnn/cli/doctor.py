@@ -3,7 +3,6 @@
 import json as json_format
 import os
 import platform
-from importlib import metadata
 from typing import Annotated, Any
 
 import typer
@@ -44,7 +43,7 @@ def examine() -> dict[str, Any]:
     from quasirnn.benchmarks.correctness import check_pooling
     from quasirnn.benchmarks.machine import usable_cores
     from quasirnn.ops import backends
-    from quasirnn.tasks.environment import cpu_name
+    from quasirnn.tasks.run_folder import cpu_name, version_of
 
     packages = ["quasirnn", "torch", "numpy", "triton"]
     checks = {device: check_pooling(device=device) for device in ["cpu", "cuda"][: 1 + torch.cuda.is_available()]}
@@ -69,13 +68,6 @@ def examine() -> dict[str, Any]:
             },
         },
     }
-
-
-def version_of(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def print_findings(findings: dict[str, Any]) -> None:

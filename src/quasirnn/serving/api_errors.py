@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails
 
 from quasirnn.errors import shown
 from quasirnn.schema import BOUNDS
-from quasirnn.tasks.endpoint import InvalidField
+from quasirnn.tasks.pipeline import InvalidField
 
 
 class ApiError(Exception):

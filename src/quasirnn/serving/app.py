@@ -24,7 +24,7 @@ from quasirnn.serving.loaded import Models
 from quasirnn.serving.telemetry import AccessLog, Telemetry
 from quasirnn.serving.waiting import EventStream, Pieces, refusal, result, submit
 from quasirnn.serving.work import Work
-from quasirnn.tasks.endpoint import Endpoint
+from quasirnn.tasks.pipeline import Endpoint
 from quasirnn.tasks.registry import all_tasks
 
 # One of the events of an endpoint that streams, and what `piece` holds; `end` is the endpoint's own.

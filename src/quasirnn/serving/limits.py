@@ -1,6 +1,6 @@
 """What every request is limited by. Those of each endpoint are its task's; `GET /models` shows them all."""
 
-from quasirnn.tasks.endpoint import NAME_CHARACTERS
+from quasirnn.tasks.pipeline import NAME_CHARACTERS
 
 BODY_BYTES = 256 * 1024
 # The head and the body of a request have to arrive in this time, and an answer that is ready has to be fetched in it.

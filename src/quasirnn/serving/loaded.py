@@ -15,8 +15,7 @@ from quasirnn import files
 from quasirnn.errors import ModelFileError, NotFiniteError, shown
 from quasirnn.serving.api_errors import ApiError, invalid
 from quasirnn.serving.work import Job
-from quasirnn.tasks.endpoint import Emit, Endpoint, InvalidField, Request, Step
-from quasirnn.tasks.pipeline import Pipeline, load, trained_on
+from quasirnn.tasks.pipeline import Emit, Endpoint, InvalidField, Pipeline, Request, Step, load, trained_on
 
 # Fields that the description of every model has, whatever its task; null where the task has none.
 CARD: dict[str, Any] = dict.fromkeys(("classes", "source", "target", "level", "gates", "by_word"))

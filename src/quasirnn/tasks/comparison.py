@@ -22,7 +22,7 @@ from quasirnn.errors import UserError
 from quasirnn.files import read_json
 from quasirnn.models.pretrained import parameters_of_config
 from quasirnn.tasks.demo import NAMES
-from quasirnn.tasks.pipeline import finite
+from quasirnn.tasks.evaluation import finite
 from quasirnn.tasks.run_folder import REMEDY, Run, Training
 from quasirnn.tasks.settings import as_text, fields_of
 

@@ -73,8 +73,8 @@ def score(
     Each line is a separate text, without context from other lines; at word level, its end is scored too. Empty lines
     are skipped. Memory use is constant for any number of lines.
     """
+    from quasirnn.tasks.evaluation import finite
     from quasirnn.tasks.language_model import perplexity
-    from quasirnn.tasks.pipeline import finite
 
     run, text = console.run_and_texts(arguments, file, NAME)
     pipeline = console.load_run(run, NAME, precision)

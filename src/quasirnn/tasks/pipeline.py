@@ -1,28 +1,32 @@
-"""A trained model that works on text: model and vocabulary as one object, what `quasirnn.load` gives."""
+"""A trained model that works on text, what `quasirnn.load` gives, and the requests that it answers over HTTP.
+
+Nothing here knows of HTTP: an `Endpoint` is the body of a request and the function that answers it.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 import torch
+from pydantic import BaseModel, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from quasirnn import files
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import RunError, UserError, shown
 from quasirnn.models.pretrained import count_parameters
 from quasirnn.nn import QRNN, QRNNLayer, quantize
-from quasirnn.tasks import run_folder, significance
-from quasirnn.tasks.environment import environment
-from quasirnn.tasks.run_folder import REMEDY, Run, Training, open_run
+from quasirnn.schema import Schema, Text, alternatives
+from quasirnn.tasks import run_folder
+from quasirnn.tasks.evaluation import Evaluation, Rows, compare
+from quasirnn.tasks.run_folder import REMEDY, Run, Training, environment, open_run
 from quasirnn.tasks.settings import TaskSettings
 from quasirnn.tasks.task import Dataset, silent
 from quasirnn.training.plan import Tick
@@ -35,25 +39,12 @@ S = TypeVar("S", bound=TaskSettings)
 # What a model may compute in; docs/quantized.md says what each costs in quality.
 PRECISIONS = ("float32", "bfloat16", "int8")
 
+NAME_CHARACTERS = 200  # of a model, a label
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Figures on one split of a corpus. A task derives its own."""
-
-    corpus: str
-    split: str
-    notes: tuple[str, ...]
-
-    derived: ClassVar[tuple[str, ...]] = ()  # properties that belong to the figures
-
-    def lines(self) -> list[str]:
-        """The figures for people."""
-        raise NotImplementedError
-
-    def to_json(self) -> dict[str, Any]:
-        """All figures; null stands for what is not finite, which JSON does not have."""
-        values = dataclasses.asdict(self) | {name: getattr(self, name) for name in self.derived}
-        return {name: finite(value) for name, value in values.items()}
+Name = Annotated[Text, Field(max_length=NAME_CHARACTERS)]
+# Called again and again by whoever works on a request; raises where nobody waits for the answer any more.
+Step = Callable[[], None]
+Emit = Callable[[str], None]
 
 
 class Pipeline(Generic[S]):
@@ -129,9 +120,7 @@ class Pipeline(Generic[S]):
         values = {**result.to_json(), **beside, "environment": environment()}
         files.write_json(self.run.path / f"evaluation-{result.split}.json", values)
 
-    def evaluate_rows(
-        self, split: str, data: list[str] | None, tick: Tick, **options: Any
-    ) -> tuple[Evaluation, significance.Rows]:
+    def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
         """The figures as of `evaluate`, with the same options, and what each row has to do with them."""
         raise UserError(f"--against: runs of {self.task} cannot be compared row by row.")
 
@@ -150,7 +139,7 @@ class Pipeline(Generic[S]):
         if data is None and own != theirs:
             data = list(self.training.data)
         second, other_rows = other.evaluate_rows(split, data, tick, **options)
-        difference = significance.compare(rows, other_rows)
+        difference = compare(rows, other_rows)
         return (
             first,
             [*second.lines(), difference.line()],
@@ -213,10 +202,6 @@ def load(folder: str | Path, device: str | torch.device = "cpu", precision: str 
     return pipeline
 
 
-def finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def trained_on(pipeline: Pipeline[Any]) -> str:
     """One sentence: the corpus, how much of it, and for how long."""
     corpus, settings = pipeline.training.corpus, pipeline.settings
@@ -270,3 +255,86 @@ def quantize_run(path: Path, out: Path, *, linear: bool = True, embedding: bool 
                 shutil.copyfile(file, place / file.name)
         os.rename(place, out)
     return old.weights.stat().st_size, new.weights.stat().st_size
+
+
+class InvalidField(Exception):
+    """A field of a request that cannot be used; the message follows the name of the field."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field.partition("[")[0]
+
+
+class Request(Schema):
+    """A number is a number and no text, and an unknown field is a mistake."""
+
+    model: Name | None = Field(None, description="The name of a loaded model; the first of the task if not given.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_fields(cls, values: Any) -> Any:
+        # Before all else: a body can have thousands of fields, and each would become an error of its own.
+        known = cls.model_fields
+        unknown = next((name for name in values if name not in known), None) if isinstance(values, dict) else None
+        if unknown is not None:
+            name = unknown[:100].encode("utf-8", "replace").decode()
+            sentence = f"{shown(name)}: no such field; there are {', '.join(known)}."
+            raise PydanticCustomError("unknown_field", "{sentence}", {"sentence": sentence, "field": name})
+        return (
+            {name: cls._as_number(name, value) for name, value in values.items()}
+            if isinstance(values, dict)
+            else values
+        )
+
+    @classmethod
+    def _as_number(cls, name: str, value: Any) -> Any:
+        """JSON has one kind of number: for an integer, 9.0 is one."""
+        whole = (
+            isinstance(value, float) and value.is_integer() and int in alternatives(cls.model_fields[name].annotation)
+        )
+        return int(value) if whole else value
+
+
+class Response(BaseModel):
+    """An answer, as the API's documentation has it."""
+
+
+def _nothing(pipeline: Any, request: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One path of the server.
+
+    Args:
+        path: as in "/classify".
+        summary: for the API's documentation.
+        request: the fields of the body.
+        response: those of the answer besides "model", for the API's documentation; of a stream those of its end.
+        answer: takes the pipeline, one or more requests and `step`, and returns the JSON of each answer, or an
+            `InvalidField` in its place. Of a stream: takes one request, and a function to call with each piece of text
+            as well, and returns the JSON of the end.
+        check: raises `InvalidField` for a request that need not wait in the queue.
+        together: requests with equal values may be answered together; None for one that is answered alone.
+        size: how much of a batch a request takes up.
+        tokens: how much work it is: time grows with it.
+        is_short: whether it is done in a moment, so that longer ones can wait for it.
+        stream: the answer is a stream of pieces of text.
+        limits: what a request may ask for at most, by name, for GET /models.
+        example: a body for the API's documentation, made of a text that the model can be tried with.
+    """
+
+    path: str
+    summary: str
+    request: type[Request]
+    answer: Callable[..., Any]
+    response: type[Response] = Response
+    check: Callable[[Any, Any], None] = _nothing
+    together: Callable[[Any], Hashable] = lambda request: None
+    size: Callable[[Any], int] = lambda request: 1
+    tokens: Callable[[Any], int] = lambda request: 1
+    is_short: Callable[[Any], bool] = lambda request: False
+    stream: bool = False
+    limits: Mapping[str, float] = field(default_factory=dict)
+    example: Callable[[str], dict[str, Any]] | None = None

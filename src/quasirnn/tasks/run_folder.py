@@ -13,21 +13,26 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import platform
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import torch
 
 from quasirnn import files
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import RunError, SettingsError, has_lone_surrogate, one_line, shown
 from quasirnn.files import check_file, read_json, read_text
 from quasirnn.models import pretrained
+from quasirnn.ops import backends
 from quasirnn.schema import Mistakes, Schema, Text, parse
 from quasirnn.tasks import shipped
-from quasirnn.tasks.environment import environment
 from quasirnn.tasks.settings import (
     NO_OPTIONS,
     TaskSettings,
@@ -317,3 +322,51 @@ def resumed(
     if mistakes:
         raise SettingsError(mistakes)
     return dataclasses.replace(saved, settings=settings)
+
+
+def environment() -> dict[str, Any]:
+    """What a run's numbers may depend on besides its settings: versions, machine, threads, back end."""
+    report = backends.report()
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "quasirnn": version_of("quasirnn"),
+        "accelerate": version_of("accelerate"),
+        "commit": commit(),
+        "threads": torch.get_num_threads(),
+        "backend": {device: details["backend"] for device, details in report.items()},
+        "instruction_set": report["cpu"]["instruction_set"],
+        "platform": platform.platform(),
+        "cpu": cpu_name(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+    }
+
+
+def cpu_name() -> str:
+    """The processor's name as its maker gives it, where the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def commit() -> str | None:
+    """The commit of the sources that run, "+" appended if they differ from it; None if they are not in a work tree."""
+    folder = Path(__file__).parents[3]
+    if not (folder / ".git").exists():
+        return None
+    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -30,14 +30,12 @@ from quasirnn.schema import InvalidValue, Text, as_type
 from quasirnn.tasks import sentiment_commands
 from quasirnn.tasks.client_state import STATE_CHARACTERS, StateError, StateFormat
 from quasirnn.tasks.demo import Demo, Minutes, Row, Screen, Shown
-from quasirnn.tasks.endpoint import Endpoint, InvalidField, Name, Request, Response, Step
+from quasirnn.tasks.evaluation import Baselines, Evaluation, Rows
 from quasirnn.tasks.fitting import Rule
-from quasirnn.tasks.pipeline import Evaluation, Pipeline
+from quasirnn.tasks.pipeline import Endpoint, InvalidField, Name, Pipeline, Request, Response, Step
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, as_text, setting, size_setting
-from quasirnn.tasks.significance import Rows
 from quasirnn.tasks.task import Dataset, Task, silent
-from quasirnn.tasks.verdict import Baselines
 from quasirnn.training.plan import Carried, Tick
 from quasirnn.training.processes import World
 

@@ -32,10 +32,9 @@ from quasirnn.training.update import Schedule
 
 if TYPE_CHECKING:
     from quasirnn.tasks.demo import Demo
-    from quasirnn.tasks.endpoint import Endpoint
+    from quasirnn.tasks.evaluation import Baselines
     from quasirnn.tasks.fine_tuning import Start
-    from quasirnn.tasks.pipeline import Pipeline
-    from quasirnn.tasks.verdict import Baselines
+    from quasirnn.tasks.pipeline import Endpoint, Pipeline
 
 # What is said of what a rule has settled.
 FITTED = ("hidden_size", "num_layers", "dropout", "batch_size", "learning_rate", "epochs", "patience")

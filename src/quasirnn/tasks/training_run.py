@@ -16,12 +16,12 @@ from quasirnn.errors import RunError, shown
 from quasirnn.ops import torch_internals
 from quasirnn.tasks import run_folder
 from quasirnn.tasks.curves import draw_curves_of
+from quasirnn.tasks.evaluation import verdict
 from quasirnn.tasks.fine_tuning import Resumed, Source, open_source
 from quasirnn.tasks.registry import task_of
 from quasirnn.tasks.run_folder import Run, Training
 from quasirnn.tasks.settings import TaskSettings, apply_overrides, changed, given_keys, kept_keys
 from quasirnn.tasks.task import Fitted, Prepared, Task
-from quasirnn.tasks.verdict import verdict
 from quasirnn.training.engine import train as run_engine
 from quasirnn.training.plan import Outcome, Plan
 from quasirnn.training.processes import PRECISIONS, RunLock, World

@@ -31,15 +31,13 @@ from quasirnn.models.translator_decoder import Decoding
 from quasirnn.schema import Text
 from quasirnn.tasks import translation_commands
 from quasirnn.tasks.demo import Demo, Minutes, Screen, Shown
-from quasirnn.tasks.endpoint import Endpoint, InvalidField, Request, Response, Step
+from quasirnn.tasks.evaluation import Baselines, Evaluation, Rows
 from quasirnn.tasks.fitting import Amount, Rule
-from quasirnn.tasks.pipeline import Evaluation, Pipeline
+from quasirnn.tasks.pipeline import Endpoint, InvalidField, Pipeline, Request, Response, Step
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, setting, size_setting
-from quasirnn.tasks.significance import Rows
 from quasirnn.tasks.task import Dataset, Task, silent
 from quasirnn.tasks.translation_commands import ALPHA, BEAM, HYPOTHESES, LARGEST_ALPHA, WIDEST
-from quasirnn.tasks.verdict import Baselines
 from quasirnn.training.plan import Carried, Tick
 from quasirnn.training.processes import World
 
