@@ -9,10 +9,9 @@ import torch
 
 from data.shapes import LABELLED, PAIRED, TASKS, padding_share, settings
 from quasirnn.data import word_vectors
-from quasirnn.data.batches import EvaluationBatches, LengthBatches, lengths_of
+from quasirnn.data.batches import EvaluationBatches, EvaluationStreams, LengthBatches, Streams, lengths_of
 from quasirnn.data.known import COUNTS, TextCounts
 from quasirnn.data.reading import read_corpus
-from quasirnn.data.streams import EvaluationStreams, Streams
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.models.translator import Translator
 from quasirnn.tasks.translation import pair_batches

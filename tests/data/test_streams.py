@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quasirnn.data.streams import IGNORE, EvaluationStreams, Streams
+from quasirnn.data.batches import IGNORE, EvaluationStreams, Streams
 
 
 @pytest.mark.parametrize(("size", "batch_size", "length"), [(101, 4, 7), (9, 2, 3), (2, 1, 5), (64, 7, 1)])

@@ -16,10 +16,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from quasirnn.data import topics, wikitext
-from quasirnn.data.batches import Batch
+from quasirnn.data.batches import Batch, EvaluationStreams, Streams
 from quasirnn.data.corpus import SPLITS, Columns, Corpus, Part, built_in, finish_line
 from quasirnn.data.known import line_count
-from quasirnn.data.streams import EvaluationStreams, Streams
 from quasirnn.data.vocabulary import END_OF_LINE, RUNNING_TEXT_SPECIALS, UNKNOWN_WORD, Vocabulary, count_tokens
 from quasirnn.errors import DataError, RunError, UserError, shown
 from quasirnn.models import LanguageModel, Sampler

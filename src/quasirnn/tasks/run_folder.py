@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
+from torch import nn
 
 from quasirnn import files
 from quasirnn.data.vocabulary import Vocabulary
@@ -43,11 +44,6 @@ from quasirnn.tasks.settings import (
 )
 from quasirnn.training import read_metrics
 
-if TYPE_CHECKING:
-    from torch import nn
-
-    from quasirnn.models.pretrained import Pretrained
-
 FORMAT = 1
 # A vocabulary of two million words; reading it takes some hundred MB.
 MAX_VOCABULARY = 32 * 2**20
@@ -55,7 +51,7 @@ MAX_METRICS = 32 * 2**20
 REMEDY = "Copy the run again, or train again."
 
 S = TypeVar("S", bound=TaskSettings)
-M = TypeVar("M", bound="Pretrained")
+M = TypeVar("M", bound=pretrained.Pretrained)
 
 
 class TrainingFile(Schema):
@@ -234,7 +230,6 @@ def check_new(path: Path, data: Sequence[str] = ()) -> None:
 
 def create(
     path: Path,
-    *,
     training: Training[Any],
     config: dict[str, Any],
     vocabulary: Vocabulary | None = None,

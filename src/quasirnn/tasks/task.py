@@ -47,7 +47,7 @@ def silent(done: int, of: int) -> None:
 
 
 class Batches(Protocol):
-    """Training batches: see `data.batches.LengthBatches` and `data.streams.Streams`."""
+    """Training batches: see `LengthBatches` and `Streams` of `data.batches`."""
 
     def __len__(self) -> int: ...
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...

@@ -160,7 +160,7 @@ def train(
     with _world(settings.precision) as world:
         if world.size > 1 and request.out is None:
             raise RunError("training with several processes needs one folder for all of them: --out RUN.")
-        run_before, run = run, Run(path)
+        is_new, run = run is None, Run(path)
         # Before anything is written: batch_size may not fit the text or the number of processes.
         learner = prepared.learner(world, run)
         plan = plan_of(settings, task.loss_scale(settings))
@@ -169,22 +169,11 @@ def train(
         if world.is_first:
             announce(training, prepared, path)
             try:
-                if run_before is None:
-                    run_folder.create(
-                        path,
-                        training=training,
-                        config=prepared.model.config,
-                        vocabulary=prepared.vocabulary,
-                        initial=None if settings.init_from is None else prepared.model,
-                    )
-                elif (before := run.read_training(task.settings)) != training:
-                    if before.settings.precision != settings.precision and observer is not None:
-                        observer.note(
-                            f"precision: {before.settings.precision} so far, {settings.precision} from now on"
-                        )
-                    # Another training in this folder keeps its limits.
-                    with RunLock(path):
-                        run.write_training(training)
+                if is_new:
+                    initial = None if settings.init_from is None else prepared.model
+                    run_folder.create(path, training, prepared.model.config, prepared.vocabulary, initial)
+                else:
+                    _update_training(run, training, observer)
             except Exception as raised:
                 error = raised
         world.agree(error, f"creating {path}")
@@ -205,6 +194,19 @@ def train(
         if world.is_first and finished and training.data and task.rule(settings, training.preset) is not None:
             said = verdict(run, prepared, outcome.best_step)
     return Trained(run, training, outcome, prepared.parameters, said)
+
+
+def _update_training(run: Run, training: Training[Any], observer: Observer | None) -> None:
+    """Write the limits that a run continues with, if they have changed."""
+    before = run.read_training(type(training.settings))
+    if before == training:
+        return
+    earlier, now = before.settings.precision, training.settings.precision
+    if earlier != now and observer is not None:
+        observer.note(f"precision: {earlier} so far, {now} from now on")
+    # Another training in this folder keeps its limits.
+    with RunLock(run.path):
+        run.write_training(training)
 
 
 def plan_of(settings: TaskSettings, loss_scale: float) -> Plan:
