@@ -12,8 +12,8 @@ from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.recurrent import Cell, State, embed, recurrent
 from quasirnn.nn import QRNN
 from quasirnn.ops import checks
-from quasirnn.ops.dropout import dropout
-from quasirnn.ops.padding import padding_mask
+from quasirnn.ops.autograd import dropout
+from quasirnn.ops.sequences import padding_mask
 
 Readout = Literal["mean", "max-mean-last"]
 

@@ -14,8 +14,8 @@ from quasirnn.models.translator_decoder import Decoding, Encoded, LSTMDecoder, Q
 from quasirnn.models.translator_encoder import LSTMEncoder, QRNNEncoder, encoder_kernel_sizes
 from quasirnn.ops import checks
 from quasirnn.ops.operators import state_type
-from quasirnn.ops.padding import padding_mask
-from quasirnn.ops.softmax import IGNORED
+from quasirnn.ops.sequences import padding_mask
+from quasirnn.ops.training_step import IGNORED
 
 
 class Translator(Pretrained):

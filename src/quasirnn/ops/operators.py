@@ -90,7 +90,8 @@ def _(grad_h, grad_h_last, a, h, h0, lengths, starts, reverse):
     return torch.empty_like(a), torch.empty_like(a), _state(a, a.shape[1], a.shape[2])
 
 
-def _pooled(like: Tensor, T: int, B: int, H: int, num_gates: int, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def pooled(like: Tensor, T: int, B: int, H: int, num_gates: int, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Empty outputs of a pooling: h, c_last, c, activated."""
     c = like.new_empty(T, B, H) if keep and num_gates != 2 else like.new_empty(0)
     activated = like.new_empty(T, B, num_gates * H) if keep else like.new_empty(0)
     return like.new_empty(T, B, H), _state(like, B, H), c, activated
@@ -99,7 +100,7 @@ def _pooled(like: Tensor, T: int, B: int, H: int, num_gates: int, keep: bool) ->
 @_shapes("pool")
 def _(gates, bias, c0, lengths, starts, seed, zoneout, num_gates, reverse, keep):
     T, B, W = gates.shape
-    return _pooled(gates, T, B, W // num_gates, num_gates, keep)
+    return pooled(gates, T, B, W // num_gates, num_gates, keep)
 
 
 @_shapes("pool_backward")
@@ -126,7 +127,7 @@ def _(
 @_shapes("layer")
 def _(x, weight, bias, context, c0, lengths, starts, seed, zoneout, num_gates, look_ahead, reverse, keep):
     T, B, _ = x.shape
-    return _pooled(x, T, B, weight.shape[0] // num_gates, num_gates, keep)
+    return pooled(x, T, B, weight.shape[0] // num_gates, num_gates, keep)
 
 
 @_shapes("layer_backward")
@@ -160,13 +161,29 @@ def _(
     )
 
 
-@_shapes("stack")
-def _(x, weights, biases, state, zoneout, num_gates, dense):
+def stacked(x: Tensor, weights: list[Tensor], num_gates: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Empty outputs of a stack: output, h_n, c_n."""
     T, B, _ = x.shape
     H = weights[0].shape[0] // num_gates
     width = H + max((w.shape[1] - 1) * w.shape[2] for w in weights)
     c_n = x.new_empty(len(weights), B, width, dtype=state_type(x.dtype))
     return x.new_empty(T, B, H), x.new_empty(len(weights), B, H), c_n
+
+
+@_shapes("stack")
+def _(x, weights, biases, state, zoneout, num_gates, dense):
+    return stacked(x, weights, num_gates)
+
+
+@_shapes("dropout")
+def _(x, seed, probability):
+    return torch.empty_like(x)
+
+
+@_shapes("softmax_loss")
+def _(logits, bias, targets):
+    dtype = state_type(logits.dtype)
+    return logits.new_empty(logits.shape[0], dtype=dtype), logits.new_empty(logits.shape[1], dtype=dtype)
 
 
 _stack = torch.ops.quasirnn.stack.default

@@ -17,11 +17,9 @@ import torch
 from torch import Tensor
 
 from quasirnn.ops import backends, plain, reference
-from quasirnn.ops.checks import Rows
 from quasirnn.ops.layer import LayerOptions, LayerOutput, layer_output
-from quasirnn.ops.operators import _pooled, library
-from quasirnn.ops.padding import without
-from quasirnn.ops.starts import outside_window
+from quasirnn.ops.operators import library, pooled, stacked
+from quasirnn.ops.sequences import Rows
 
 
 def quantize_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,10 +101,7 @@ def _linear(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Te
 
 
 def _layer(x, weight, scale, bias, context, c0, lengths, starts, zoneout, num_gates, look_ahead, reverse, keep):  # type: ignore[no-untyped-def]
-    T, k = x.shape[0], weight.shape[1]
-    padded = plain._as_read(x, context, k - 1 - look_ahead, look_ahead, reverse, lengths)
-    outside = outside_window(reference.turned(starts, lengths) if reverse else starts, k, look_ahead)
-    windows = torch.cat([without(padded[j : j + T], outside[j]) for j in range(k)], dim=-1)
+    windows = torch.cat(plain.taps(x, weight.shape[1], context, look_ahead, reverse, lengths, starts), dim=-1)
     gates = _linear(windows, weight, scale, None)
     gates = reference.flip(gates, lengths) if reverse else gates
     return torch.ops.quasirnn.pool(gates, bias, c0, lengths, starts, None, zoneout, num_gates, reverse, keep)
@@ -137,15 +132,12 @@ for _name, _plain in (
 @torch.library.register_fake("quasirnn::quantized_layer", lib=library)
 def _(x, weight, scale, bias, context, c0, lengths, starts, zoneout, num_gates, look_ahead, reverse, keep):  # type: ignore[no-untyped-def]
     T, B, _ = x.shape
-    return _pooled(x, T, B, weight.shape[0] // num_gates, num_gates, keep)
+    return pooled(x, T, B, weight.shape[0] // num_gates, num_gates, keep)
 
 
 @torch.library.register_fake("quasirnn::quantized_stack", lib=library)
 def _(x, weights, scales, biases, state, zoneout, num_gates, dense):  # type: ignore[no-untyped-def]
-    T, B, _ = x.shape
-    H = weights[0].shape[0] // num_gates
-    width = H + max((w.shape[1] - 1) * w.shape[2] for w in weights)
-    return x.new_empty(T, B, H), x.new_empty(len(weights), B, H), x.new_empty(len(weights), B, width)
+    return stacked(x, weights, num_gates)
 
 
 @torch.library.register_fake("quasirnn::quantized_linear", lib=library)

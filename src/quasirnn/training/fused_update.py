@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer, RMSprop
 
-from quasirnn.ops import backends, update
+from quasirnn.ops import backends, training_step
 
 
 def supports(optimizer: Optimizer) -> bool:
@@ -43,7 +43,7 @@ def _pairs(optimizer: Optimizer) -> Iterator[tuple[dict[str, Any], Tensor, Tenso
 
 def norm(optimizer: Optimizer, l2: float) -> float:
     """Of all gradients with L2 in them."""
-    return math.sqrt(math.fsum(update.sum_of_squares(w.detach(), g, l2) for _, w, g in _pairs(optimizer)))
+    return math.sqrt(math.fsum(training_step.sum_of_squares(w.detach(), g, l2) for _, w, g in _pairs(optimizer)))
 
 
 @torch.no_grad()
@@ -52,7 +52,7 @@ def step(optimizer: Optimizer, l2: float, clip: float) -> None:
     for group, parameter, g in _pairs(optimizer):
         w, rate = parameter.detach(), float(group["lr"])
         if isinstance(optimizer, SGD):
-            update.sgd_update(w, g, l2, clip, rate)
+            training_step.sgd_update(w, g, l2, clip, rate)
         else:
             moments = ("square_avg",) if isinstance(optimizer, RMSprop) else ("exp_avg", "exp_avg_sq")
             state = optimizer.state[parameter]
@@ -62,8 +62,8 @@ def step(optimizer: Optimizer, l2: float, clip: float) -> None:
             state["step"] += 1
             averages = [state[name] for name in moments]
             if isinstance(optimizer, RMSprop):
-                update.rmsprop_update(w, g, *averages, l2, clip, rate, group["alpha"], group["eps"])
+                training_step.rmsprop_update(w, g, *averages, l2, clip, rate, group["alpha"], group["eps"])
             else:
                 count = state["step"].item()
-                update.adam_update(w, g, *averages, l2, clip, rate, *group["betas"], group["eps"], count)
+                training_step.adam_update(w, g, *averages, l2, clip, rate, *group["betas"], group["eps"], count)
         torch.autograd.graph.increment_version(parameter)
