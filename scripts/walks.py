@@ -54,8 +54,8 @@ def train(out: Path) -> None:
 
 
 def classify(run: Path) -> None:
+    from quasirnn.serving.api import BATCH
     from quasirnn.serving.app import make_app
-    from quasirnn.serving.limits import BATCH
     from quasirnn.serving.loaded import load_models
     from quasirnn.serving.server import address_of, allowed_hosts, listen, make_server
     from quasirnn.serving.work import Work

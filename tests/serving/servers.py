@@ -13,8 +13,8 @@ import httpx
 
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.serving import work as work_module
+from quasirnn.serving.api import BATCH
 from quasirnn.serving.app import PageFile, make_app
-from quasirnn.serving.limits import BATCH
 from quasirnn.serving.loaded import Loaded, Models
 from quasirnn.serving.server import Server, address_of, allowed_hosts, listen, make_server
 from quasirnn.serving.work import Work

@@ -17,12 +17,18 @@ from pydantic import BaseModel, Field, create_model
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Scope
 
-from quasirnn.serving.api_errors import RESPONSES, ApiError, ClientDisconnected, describe
-from quasirnn.serving.body import BodyLimitMiddleware, JsonRoute
-from quasirnn.serving.limits import LIMITS
+from quasirnn.serving.api import LIMITS, RESPONSES, ApiError, ClientDisconnected, describe
+from quasirnn.serving.exchange import (
+    BodyLimitMiddleware,
+    EventStream,
+    JsonRoute,
+    Pieces,
+    refusal,
+    result,
+    submit,
+)
 from quasirnn.serving.loaded import Models
 from quasirnn.serving.telemetry import AccessLog, Telemetry
-from quasirnn.serving.waiting import EventStream, Pieces, refusal, result, submit
 from quasirnn.serving.work import Work
 from quasirnn.tasks.endpoint import Endpoint
 from quasirnn.tasks.registry import all_tasks

@@ -13,7 +13,7 @@ import numpy as np
 
 from quasirnn import files
 from quasirnn.errors import ModelFileError, NotFiniteError, shown
-from quasirnn.serving.api_errors import ApiError, invalid
+from quasirnn.serving.api import ApiError, invalid
 from quasirnn.serving.work import Job
 from quasirnn.tasks.endpoint import Emit, Endpoint, InvalidField, Request, Step
 from quasirnn.tasks.pipeline import Pipeline, load, trained_on

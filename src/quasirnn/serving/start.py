@@ -19,8 +19,8 @@ from socket import socket
 from typing import Any
 
 from quasirnn.errors import Failure
+from quasirnn.serving.api import BATCH
 from quasirnn.serving.app import make_app, read_page
-from quasirnn.serving.limits import BATCH
 from quasirnn.serving.loaded import load_models
 from quasirnn.serving.server import (
     address_of,
