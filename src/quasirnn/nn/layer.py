@@ -173,7 +173,7 @@ class QRNNLayer(nn.Module):
             if not isinstance(state, tuple | list) or len(state) != 2:
                 raise TypeError(
                     f"{who}: state must be the pair (c, context) that an earlier call returned, "
-                    f"got {checks.kind(state)}."
+                    f"got {checks.type_name(state)}."
                 )
             c, context = state
             if c is not None:
@@ -187,13 +187,13 @@ class QRNNLayer(nn.Module):
         return state, Rows.checked(who, x, lengths, starts)
 
     def extra_repr(self) -> str:
-        words = f"{self.input_size}, {self.hidden_size}, kernel_size={self.kernel_size}, pooling='{self.pooling}'"
+        text = f"{self.input_size}, {self.hidden_size}, kernel_size={self.kernel_size}, pooling='{self.pooling}'"
         if self.zoneout:
-            words += f", zoneout={self.zoneout}"
+            text += f", zoneout={self.zoneout}"
         for name, default in (("causal", True), ("reverse", False)):
             if getattr(self, name) is not default:
-                words += f", {name}={not default}"
-        return words + ("" if self.bias is not None else ", bias=False")
+                text += f", {name}={not default}"
+        return text + ("" if self.bias is not None else ", bias=False")
 
 
 def same_type(who: str, name: str, x: Tensor, weight: Tensor) -> None:
@@ -202,7 +202,7 @@ def same_type(who: str, name: str, x: Tensor, weight: Tensor) -> None:
     # There is no autocast on the meta device, and asking for it is an error.
     autocast = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
     if x.dtype != weight.dtype and not autocast:
-        raise checks.KindError(
+        raise checks.ArgumentTypeError(
             f"{who}: {name} must have the type of the weights, {weight.dtype}, got {x.dtype}. "
             f"{name}.to({weight.dtype}), or the module .to({x.dtype})?"
         )

@@ -83,7 +83,7 @@ def check_state(state: Any, layers: list[QRNNLayer], C: int, B: int, x: Tensor) 
     if not isinstance(state, tuple | list) or len(state) != 2:
         hint = " One tensor is a GRU's state; here it is a pair, as an LSTM's." if isinstance(state, Tensor) else ""
         raise TypeError(
-            f"QRNN: hx must be the pair (h, c) that an earlier call returned, got {checks.kind(state)}.{hint}"
+            f"QRNN: hx must be the pair (h, c) that an earlier call returned, got {checks.type_name(state)}.{hint}"
         )
     h, c = state
     checks.shaped("QRNN", "hx[0]", h, "(num_layers * directions, B, H)", (count, B, H), x)

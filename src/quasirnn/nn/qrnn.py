@@ -76,7 +76,7 @@ class QRNN(nn.Module):
     >>> torch.equal(output[-1], h_n[-1])
     True
 
-    Differs from the paper: biases; zoneout with "ifo" (see `QRNNLayer`); where the unmasked window stands (the paper
+    Differs from the paper: biases; zoneout with "ifo" (see `QRNNLayer`); the position of the unmasked window (the paper
     leaves that open).
     """
 
@@ -194,12 +194,12 @@ class QRNN(nn.Module):
         Returns:
             (output, (h_n, c_n)).
         """
-        whole = lengths is None and starts is None and cu_seqlens is None
-        fused = self._fused_forward(input, hx) if whole else None
+        full_rows = lengths is None and starts is None and cu_seqlens is None
+        fused = self._fused_forward(input, hx) if full_rows else None
         if fused is not None:
             return fused
         if isinstance(input, PackedSequence):
-            if not whole:
+            if not full_rows:
                 raise ValueError(
                     "QRNN: a PackedSequence has its own lengths; leave lengths=, starts= and cu_seqlens= out."
                 )
@@ -434,7 +434,7 @@ class QRNN(nn.Module):
 
     def extra_repr(self) -> str:
         widths = set(self.kernel_sizes)
-        words = f"{self.input_size}, {self.hidden_size}"
+        sizes = f"{self.input_size}, {self.hidden_size}"
         shown = {
             "num_layers": (self.num_layers, 1),
             "bias": (self.bias, True),
@@ -448,7 +448,7 @@ class QRNN(nn.Module):
             "causal": (self.causal, True),
         }
         return ", ".join(
-            [words, *(f"{name}={value!r}" for name, (value, default) in shown.items() if value != default)]
+            [sizes, *(f"{name}={value!r}" for name, (value, default) in shown.items() if value != default)]
         )
 
 

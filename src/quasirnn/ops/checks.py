@@ -1,4 +1,4 @@
-"""What a caller can get wrong, said in one sentence: who, what must hold, what came, what to do."""
+"""Checks of arguments. An error is one sentence: who, what must hold, what was given, what to do."""
 
 import numbers
 from collections.abc import Collection, Sequence
@@ -8,21 +8,21 @@ import torch
 from torch import Tensor
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-# The gates of every pooling: those that the kernels have, and registered ones (`register_pooling`).
+# The gates of every pooling: those of the kernels, and registered ones (`register_pooling`).
 POOLINGS = {"f": "zf", "fo": "zfo", "ifo": "zfoi"}
 FUSED = tuple(POOLINGS)
 
 
 class ShapeError(ValueError, RuntimeError):
-    """A size or device that does not fit. `nn.LSTM` raises RuntimeError for these; ValueError is what they are."""
+    """A wrong size or device. `nn.LSTM` raises RuntimeError for these; code that expects it or ValueError works."""
 
 
-class KindError(TypeError, ValueError):
-    """A type that does not fit. `nn.LSTM` raises ValueError for some of these, TypeError for others."""
+class ArgumentTypeError(TypeError, ValueError):
+    """A wrong type. `nn.LSTM` raises ValueError for some of these, TypeError for others."""
 
 
-def kind(value: Any) -> str:
-    """What came, in a word or two: the type, and the count where it is a tuple or list."""
+def type_name(value: Any) -> str:
+    """The type of a value for a message, with the length of a tuple or list."""
     return f"{type(value).__name__} of {len(value)}" if isinstance(value, tuple | list) else type(value).__name__
 
 
@@ -36,7 +36,7 @@ def strided(who: str, name: str, tensor: Tensor) -> Tensor:
     """Not sparse, nested or oneDNN's own: kernels address memory by strides."""
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
         layout = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else tensor.layout
-        raise KindError(
+        raise ArgumentTypeError(
             f"{who}: {name} must be a strided tensor, got {str(layout).removeprefix('torch.')}. {name}.to_dense()?"
         )
     return tensor
@@ -73,14 +73,14 @@ def like(who: str, name: str, value: Any, other_name: str, other: Tensor) -> Ten
             f"{who}: {name} must have the shape of {other_name}, (T, B, H) = {tuple(other.shape)}, "
             f"got {tuple(tensor.shape)}.{hint}"
         )
-    same_kind(who, name, tensor, other_name, other)
+    same_type_and_device(who, name, tensor, other_name, other)
     return tensor
 
 
-def same_kind(who: str, name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+def same_type_and_device(who: str, name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
     same_device(who, name, tensor, other_name, other)
     if tensor.dtype != other.dtype:
-        raise KindError(
+        raise ArgumentTypeError(
             f"{who}: {name} must have the type of {other_name}, {short(other.dtype)}, got {short(tensor.dtype)}. "
             f"{name}.to({other.dtype})?"
         )
@@ -107,13 +107,13 @@ def initial_state(who: str, name: str, value: Any, B: int, H: int, beside: Tenso
     if value is None:
         return None
     tensor = shaped(who, name, value, "(B, H)", (B, H), beside)
-    wanted = torch.float64 if beside.dtype == torch.float64 else torch.float32
-    return tensor.to(wanted).contiguous()
+    dtype = torch.float64 if beside.dtype == torch.float64 else torch.float32
+    return tensor.to(dtype).contiguous()
 
 
 def probability(who: str, name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real | int | float):
-        raise KindError(f"{who}: {name} must be a number in [0, 1], got {type(value).__name__}.")
+        raise ArgumentTypeError(f"{who}: {name} must be a number in [0, 1], got {type(value).__name__}.")
     number = float(value)
     if not 0.0 <= number <= 1.0:
         raise ValueError(f"{who}: {name} is a probability and must be in [0, 1], got {number}.")

@@ -23,14 +23,14 @@ _registered: dict[str, Pool] = {}
 
 
 class LayerState(NamedTuple):
-    """Where a layer stands between two pieces of a sequence."""
+    """The state of a layer between two pieces of a sequence."""
 
     c: Tensor  # cells, (B, H)
     context: Tensor | None  # the last k - 1 inputs, (B, k - 1, D); None where none applies
 
 
 class LayerGates(NamedTuple):
-    """Everything a layer computed, after non-linearity and zoneout, each (T, B, H); o and i as the pooling has them."""
+    """Gates after non-linearity and zoneout, and cells, each (T, B, H); o and i if the pooling has them."""
 
     z: Tensor
     f: Tensor
@@ -67,8 +67,8 @@ def qrnn_layer(
 
         pre[t] = bias + sum over j = 0 .. k-1 of weight[:, j] x[t + j - (k - 1 - look_ahead)]
 
-    Rows of `weight` are the gates z, f, o, i; its columns are the inputs, oldest first. Outside a row's own length x
-    counts as zero, except for `context`, the k - 1 inputs before the first step.
+    Rows of `weight` are the gates z, f, o, i; its columns are the inputs, oldest first. x is zero outside a row's own
+    length, except for `context`, the k - 1 inputs before the first step.
 
     Args:
         x: (T, B, D).
@@ -101,7 +101,7 @@ def qrnn_layer(
             raise ValueError(f"{who}: only a causal layer in the forward direction has a context.")
         context = checks.shaped(who, "context", context, "(B, k - 1, D)", (B, k - 1, D), x)
     if autocast_type(x) is None:
-        checks.same_kind(who, "weight", weight, "x", x)
+        checks.same_type_and_device(who, "weight", weight, "x", x)
     else:
         checks.same_device(who, "weight", weight, "x", x)
         bias = None if bias is None else checks.is_float(who, "bias", bias).to(x.dtype)
@@ -212,7 +212,7 @@ def _state(
 
 
 def autocast_type(x: Tensor) -> torch.dtype | None:
-    """Under autocast the operator's inputs are cast at its edge, as for a matrix multiplication; the state is not."""
+    """The type to which autocast casts the operator's inputs, as for a matrix product; None without. Not the state."""
     device = x.device.type
     if device == "meta" or x.dtype == torch.float64 or not torch.is_autocast_enabled(device):
         return None

@@ -1,14 +1,14 @@
-"""The operator contract: what schemas.inc cannot say, and shape functions. Derivatives are in autograd.py.
+"""The operator contract beyond schemas.inc, and shape functions. Derivatives are in autograd.py.
 
 Three operators carry a gradient: `recurrence` (h[t] = a[t] h[t-1] + b[t]), `pool` (fused, from pre-activations) and
 `layer` (convolution and pooling). Each has a second operator that computes its gradient. `stack` has none: it runs all
 layers of a causal, one-directional network at once, for inference.
 
 Tensors are contiguous and time-major. `num_gates` names the pooling: 2 f, 3 fo, 4 ifo. `keep` asks for what the
-backward needs: the activated gates and, unless h is the cells itself, the cells. What was not asked for is empty.
+backward needs: the activated gates and, unless h is the cells itself, the cells; they are empty without it.
 `zoneout` with a `seed` is a random mask, which the kept gates have in them; without a seed it is its expectation,
 f' = p + (1 - p) f and i' = (1 - p) i, and the kept gates are f and i. `c0` and `c_last` are float32 for 16-bit gates. A
-bias is (gates * H), or (B, gates * H). `starts`, (T, B), says where a new sequence starts inside a row.
+bias is (gates * H), or (B, gates * H). `starts`, (T, B), is True where a new sequence starts inside a row.
 """
 
 import ast
@@ -36,7 +36,7 @@ SCHEMAS = _read_schemas()
 
 
 def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """For those who call an operator directly: nonsense is a ValueError, not what arithmetic on it happens to raise."""
+    """For direct calls of an operator: wrong arguments are a ValueError, not some error of the arithmetic on them."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -57,7 +57,7 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name, _schema in SCHEMAS.items():
-    # The compiled library has defined them, where there is one.
+    # The compiled library, if there is one, has defined them.
     if not hasattr(torch.ops.quasirnn, _name):
         library.define(_schema)
     if hasattr(plain, _name):

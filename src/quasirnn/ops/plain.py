@@ -1,7 +1,7 @@
 """The operators in plain PyTorch: for devices without kernels, and where nothing could be compiled.
 
 Forward is the reference in the type the state has. Backward uses that the adjoint of a recurrence is a recurrence read
-the other way: with D[t] the whole gradient of h[t], D[t] = g[t] + a[t+1] * D[t+1].
+the other way: with D[t] the total gradient of h[t], D[t] = g[t] + a[t+1] * D[t+1].
 """
 
 from collections.abc import Callable
@@ -30,10 +30,7 @@ def _or_zeros(grad: Tensor | None, like: Tensor) -> Tensor:
 
 
 def step_before(x: Tensor, first: Tensor, reverse: bool, lengths: Tensor | None, starts: Tensor | None) -> Tensor:
-    """x one step earlier in the order of reading; `first`, (B, H), where a row's first step is read.
-
-    Zero where a sequence starts inside the row.
-    """
+    """x one step earlier in the order of reading: `first`, (B, H), at a row's first step, zero at later starts."""
     cut = cuts(starts, reverse, lengths)
     if not reverse:
         return without(torch.cat([first[None], x[:-1]]), cut)
@@ -53,9 +50,9 @@ def adjoint(
     lengths: Tensor | None,
     starts: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The whole gradient D of every h[t], and of h0, from the gradient that reaches each h[t] directly.
+    """The total gradient D of every h[t], and of h0, from the gradient that reaches each h[t] directly.
 
-    Read the other way, the step that follows t multiplies what arrives; nothing follows the last.
+    In the recurrence read the other way the factor at t is that of the step after it; the last step has none.
     """
     starts_back = after_first(starts) if reverse else starts
     after = step_before(a, torch.ones_like(a[0]), not reverse, lengths, starts_back)
@@ -166,7 +163,7 @@ def pool_backward(
     D, grad_first = adjoint(reference.linear_recurrence, f, direct_c, grad_last, reverse, lengths, starts)
     before = step_before(cw, _or_zeros(c0, cw[0]), reverse, lengths, starts)
     d_z, d_f = (D * others[1], D * before) if num_gates == 4 else (D * (1 - f), D * (before - z))
-    # The expectation of zoneout scales what reaches f and i.
+    # The expectation of zoneout scales the gradients of f and i.
     grads = [(d_z + direct[0]) * (1 - z * z), ((1 - zoneout) * d_f + direct[1]) * kept[1] * (1 - kept[1])]
     if num_gates >= 3:
         grads.append((grad_h * cw + direct[2]) * others[0] * (1 - others[0]))
@@ -196,7 +193,7 @@ def layer(
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     first, *others = taps(x, weight.shape[1], context, look_ahead, reverse, lengths, starts)
-    # Products are made apart and then added: a product that starts from a sum (addmm) rounds it at every step.
+    # Separate products, added afterwards: addmm would round the running sum at every step.
     gates = first @ weight[:, 0].T
     for j, tap in enumerate(others, start=1):
         gates += tap @ weight[:, j].T
@@ -327,9 +324,9 @@ def dropout(x: Tensor, seed: Tensor, probability: float) -> Tensor:
 
 
 def softmax_loss(logits: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    whole = logits.to(bias.dtype) + bias
-    losses = functional.cross_entropy(whole, targets, reduction="none", ignore_index=IGNORED)
-    grad = torch.softmax(whole, dim=-1)
+    biased = logits.to(bias.dtype) + bias
+    losses = functional.cross_entropy(biased, targets, reduction="none", ignore_index=IGNORED)
+    grad = torch.softmax(biased, dim=-1)
     grad.scatter_add_(1, targets.clamp(min=0)[:, None], torch.full_like(losses, -1.0)[:, None])
     grad.masked_fill_((targets == IGNORED)[:, None], 0)
     logits.copy_(grad)

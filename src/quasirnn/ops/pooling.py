@@ -3,7 +3,7 @@
 Everything is time-major, (T, B, H). `reverse=True` reads each row from its end to its beginning. `lengths` gives each
 row's own length: outputs past it are zero and the last state is taken at the row's own end; what the padding holds is
 never read. `starts`, a boolean (T, B), is True where a new sequence starts inside a row: the state is zero before it.
-16-bit gates run with a float32 state, which is also what `c_last` comes back as.
+16-bit gates have a float32 state, and `c_last` is float32 too.
 """
 
 import torch
@@ -177,7 +177,7 @@ def checked_bias(who: str, bias: Tensor | None, B: int, width: int, beside: Tens
             f"{who}: bias must have shape (gates * H) = ({width},) or (B, gates * H) = ({B}, {width}), "
             f"got {tuple(bias.shape)}."
         )
-    checks.same_kind(who, "bias", bias, "the input", beside)
+    checks.same_type_and_device(who, "bias", bias, "the input", beside)
     return bias.contiguous()
 
 

@@ -1,9 +1,9 @@
 """int8 products for inference: the operators, and how numbers become integers.
 
     w[j, k] = scale[j] * q[j, k] + e,  |e| <= scale[j] / 2          a scale for each output channel, made once
-    x[k]    = s * p[k] + e',           |e'| <= s / 2                a scale for each row, made as it comes
+    x[k]    = s * p[k] + e',           |e'| <= s / 2                a scale for each row, computed in the call
 
-A row of the layer is a whole window, k * D numbers. The sums of p[k] * q[j, k] are exact in int32; gates and cells,
+A row of the layer is a window, k * D numbers. The sums of p[k] * q[j, k] are exact in int32; gates and cells,
 computed from them, are float32. So each pre-activation differs from the exact one by at most (see `error_bound`)
 
     s / 2 * sum |w[j]|  +  scale[j] / 2 * sum |x|  +  K * s * scale[j] / 4
@@ -80,7 +80,7 @@ def quantized_stack(*inputs: Any) -> Any:
     return torch.ops.quasirnn.quantized_stack.default(*inputs)
 
 
-# The same in plain PyTorch: right on every device, and the definition for the kernels.
+# The same in plain PyTorch: correct on every device, and the definition for the kernels.
 
 
 def _rows_as_int8(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -37,8 +37,8 @@ def zoned_channels(seed: Tensor, shape: tuple[int, int, int] | torch.Size, proba
     count = torch.arange(max(T, B, H), device=seed.device)
     t, b, block = count[:T, None, None], count[None, :B, None], count[None, None, : (H + 3) // 4]
     words = philox((block, b, t & MASK, t >> 32), (seed & MASK, (seed >> 32) & MASK))
-    whole = [word.expand(T, B, block.shape[-1]) for word in words]
-    return torch.stack(whole, dim=-1).flatten(2)[..., :H] < int(probability * 2**32 + 0.5)
+    expanded = [word.expand(T, B, block.shape[-1]) for word in words]
+    return torch.stack(expanded, dim=-1).flatten(2)[..., :H] < int(probability * 2**32 + 0.5)
 
 
 def kept_elements(seed: Tensor, count: int, probability: float) -> Tensor:

@@ -39,19 +39,19 @@ def without(x: Tensor, mask: Maybe) -> Tensor:
 
 
 def cuts(starts: Maybe, reverse: bool, lengths: Maybe) -> Maybe:
-    """(T, B, 1), True where the step that is read before belongs to another sequence."""
+    """(T, B, 1), True where the previous step in the order of reading belongs to another sequence."""
     if starts is None:
         return None
     if reverse:
         following = torch.cat([starts[1:], torch.zeros_like(starts[:1])])
-        # The last step of a row is the first that is read: there the initial state enters.
+        # The last step of a row is read first: the initial state enters there.
         t = torch.arange(starts.shape[0], device=starts.device)[:, None]
         starts = following if lengths is None else following & (t != lengths - 1)
     return starts[:, :, None]
 
 
 def after_first(starts: Maybe) -> Maybe:
-    """The starts but those of the first step, which cut off what stood before the row."""
+    """The starts except those at the first step, which separate the row from its state."""
     return None if starts is None else torch.cat([torch.zeros_like(starts[:1]), starts[1:]])
 
 

@@ -464,18 +464,7 @@ def _check_rows(beside: Tensor, T: int, B: int, lengths: Tensor | None, starts: 
 # The operators, with the arguments that operators.py gives them.
 
 
-def pool(
-    gates: Tensor,
-    bias: Tensor | None,
-    c0: Tensor | None,
-    lengths: Tensor | None,
-    starts: Tensor | None,
-    seed: Tensor | None,
-    zoneout: float,
-    num_gates: int,
-    reverse: bool,
-    keep: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def pool(gates, bias, c0, lengths, starts, seed, zoneout, num_gates, reverse, keep):
     T, B, W = gates.shape
     H, dtype, state = W // num_gates, gates.dtype, state_type(gates.dtype)
     bias_stride = W if bias is not None and bias.dim() == 2 else 0
@@ -498,20 +487,20 @@ def pool(
 
 
 def pool_backward(
-    grad_h: Tensor | None,
-    grad_c_last: Tensor | None,
-    grad_c: Tensor | None,
-    grad_activated: Tensor | None,
-    activated: Tensor,
-    c: Tensor,
-    c0: Tensor | None,
-    lengths: Tensor | None,
-    starts: Tensor | None,
-    zoneout: float,
-    num_gates: int,
-    reverse: bool,
-    bias_rows: int,
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad_h,
+    grad_c_last,
+    grad_c,
+    grad_activated,
+    activated,
+    c,
+    c0,
+    lengths,
+    starts,
+    zoneout,
+    num_gates,
+    reverse,
+    bias_rows,
+):
     T, B, W = activated.shape
     H, dtype, state = W // num_gates, activated.dtype, state_type(activated.dtype)
     assert num_gates in (2, 3, 4)
@@ -530,9 +519,7 @@ def pool_backward(
     return grad_gates, (grad_bias if bias_rows == B else grad_bias.sum(dim=0, keepdim=True)).to(dtype), grad_c0
 
 
-def recurrence(
-    a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, starts: Tensor | None, reverse: bool
-) -> tuple[Tensor, Tensor]:
+def recurrence(a, b, h0, lengths, starts, reverse):
     T, B, H = a.shape
     state = state_type(a.dtype)
     _check(a, a.dtype, (T, B, H), a=a, b=b)
@@ -543,16 +530,7 @@ def recurrence(
     return h, h_last
 
 
-def recurrence_backward(
-    grad_h: Tensor | None,
-    grad_h_last: Tensor | None,
-    a: Tensor,
-    h: Tensor,
-    h0: Tensor | None,
-    lengths: Tensor | None,
-    starts: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+def recurrence_backward(grad_h, grad_h_last, a, h, h0, lengths, starts, reverse):
     T, B, H = a.shape
     state = state_type(a.dtype)
     _check(a, a.dtype, (T, B, H), a=a, h=h, grad_h=grad_h)

@@ -141,9 +141,9 @@ class _Answer:
 
 async def _receive(scope: Scope, receive: Receive) -> bytes:
     """The whole body, counted while it arrives: its Content-Length need not be true."""
-    said = dict(scope["headers"]).get(b"content-length", b"0")
-    if said.isdigit() and int(said[:20]) > api.BODY_BYTES:
-        raise ApiError(413, f"the body must have at most {api.BODY_BYTES:,} bytes, got {int(said[:20]):,}.")
+    declared = dict(scope["headers"]).get(b"content-length", b"0")
+    if declared.isdigit() and int(declared[:20]) > api.BODY_BYTES:
+        raise ApiError(413, f"the body must have at most {api.BODY_BYTES:,} bytes, got {int(declared[:20]):,}.")
     body = bytearray()
     try:
         async with asyncio.timeout(api.RECEIVE_SECONDS):
@@ -213,9 +213,9 @@ class _ParsedRequest(Request):
         return self._values
 
 
-def _check_type(kind: str) -> None:
-    if kind.partition(";")[0].strip().lower() != "application/json":
-        raise ApiError(415, f"Content-Type: must be application/json, got {shown(kind)}.")
+def _check_type(content_type: str) -> None:
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise ApiError(415, f"Content-Type: must be application/json, got {shown(content_type)}.")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

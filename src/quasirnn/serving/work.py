@@ -80,7 +80,7 @@ class Job:
     # The result, or TimeoutError if the deadline passed first. Cancelled by `Work.stop` if the job has not begun.
     future: Future[Any] = field(default_factory=Future, init=False)
     stopped: bool = field(default=False, init=False)
-    came: float = field(default_factory=lambda: monotonic(), init=False)
+    arrived: float = field(default_factory=lambda: monotonic(), init=False)
 
     @property
     def lane(self) -> str:
@@ -225,8 +225,8 @@ class Work:
         for turn in self._begun:
             if turn.lane == job.lane:
                 begun += 1
-                whole = sum(map(self._expected, turn.jobs))
-                left = max(0.0, 1 - turn.had / whole) if whole else 0.0
+                total = sum(map(self._expected, turn.jobs))
+                left = max(0.0, 1 - turn.had / total) if total else 0.0
                 for other in turn.jobs:
                     work[other.client] += left * self._expected(other)
         if job.kind not in self._pace or waiting + begun >= BEGUN * self.slots:
@@ -270,7 +270,7 @@ class Work:
         """The lowest is next: first those that are over, then by the time of lane, client and job."""
         job, had = (each, 0.0) if isinstance(each, Job) else (each.jobs[0], each.had)
         lane = self._lanes[job.lane] - (LEAD_SECONDS if job.short else 0.0)
-        had -= AGED * (monotonic() - job.came)
+        had -= AGED * (monotonic() - job.arrived)
         # In whole slices, so that a job that has begun continues before another begins.
         return not each.is_over(), lane, self._clients[job.lane, job.client], had // SLICE_SECONDS
 
