@@ -118,32 +118,6 @@ def share_cores(workers: int) -> None:
     torch.set_num_threads(max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // workers)))
 
 
-def make_server(
-    app: ASGIApp, work: Work, signals: StopSignals, announce: Callable[[], None], tick: Callable[[], None] | None = None
-) -> "Server":
-    """A server to `run` with a socket: until a signal, and then until everything accepted is answered.
-
-    Args:
-        work: the queue to which `app` submits its jobs.
-        signals: checked ten times a second.
-        announce: called when connections are accepted.
-        tick: called ten times a second.
-    """
-    config = uvicorn.Config(
-        app,
-        ws="none",
-        loop="asyncio",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=math.ceil(api.RECEIVE_SECONDS + LINGER_SECONDS),
-        **_connection_options(uvicorn.__version__),
-    )
-    return Server(config, work, signals, announce, tick)
-
-
 def _connection_options(version: str) -> dict[str, Any]:
     """How uvicorn treats connections: by `Connection`, if this version's private parts are known."""
     first, last = map(_release, KNOWN_UVICORNS)
@@ -163,16 +137,35 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, with our shutdown: accepted work is done first, while new work is refused."""
+    """To `run` with a socket: until a signal, and then until everything accepted is answered; new work is refused.
+
+    Args:
+        work: the queue to which `app` submits its jobs.
+        signals: checked ten times a second.
+        announce: called when connections are accepted.
+        tick: called ten times a second.
+    """
 
     def __init__(
         self,
-        config: uvicorn.Config,
+        app: ASGIApp,
         work: Work,
         signals: StopSignals,
         announce: Callable[[], None],
-        tick: Callable[[], None] | None = None,
+        tick: Callable[[], None] = lambda: None,
     ) -> None:
+        config = uvicorn.Config(
+            app,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=math.ceil(api.RECEIVE_SECONDS + LINGER_SECONDS),
+            **_connection_options(uvicorn.__version__),
+        )
         super().__init__(config)
         self._work, self._signals, self._announce, self._tick = work, signals, announce, tick
         self._ending_since: float | None = None
@@ -187,8 +180,7 @@ class Server(uvicorn.Server):
         self._announce()
 
     async def on_tick(self, counter: int) -> bool:
-        if self._tick is not None:
-            self._tick()
+        self._tick()
         if self._signals.received is not None:
             self.should_exit = self._has_ended()
         return await super().on_tick(counter)

@@ -23,12 +23,12 @@ from quasirnn.serving.api import BATCH
 from quasirnn.serving.app import make_app, read_page
 from quasirnn.serving.loaded import load_models
 from quasirnn.serving.server import (
+    Server,
     address_of,
     allowed_hosts,
     is_loopback,
     listen,
     listen_unix,
-    make_server,
     share_cores,
 )
 from quasirnn.serving.telemetry import AccessLog
@@ -138,7 +138,7 @@ def serve(
                 # The parent, which would have stopped this process, was killed.
                 signals.received = signal.SIGTERM
 
-        make_server(app, work, signals, announce, tick).run([bound])
+        Server(app, work, signals, announce, tick).run([bound])
 
 
 def serve_in_processes(
