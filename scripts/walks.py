@@ -54,17 +54,17 @@ def train(out: Path) -> None:
 
 
 def classify(run: Path) -> None:
+    from quasirnn.serving.api import BATCH
     from quasirnn.serving.app import make_app
-    from quasirnn.serving.limits import BATCH
     from quasirnn.serving.loaded import load_models
-    from quasirnn.serving.server import address_of, allowed_hosts, listen, make_server
+    from quasirnn.serving.server import Server, address_of, allowed_hosts, listen
     from quasirnn.serving.work import Work
     from quasirnn.training.processes import StopSignals
 
     started, work = threading.Event(), Work(1, 8, BATCH)
     with listen("127.0.0.1", 0) as bound:
         app, _ = make_app(load_models([run]), work, 60, {}, allowed_hosts(bound))
-        server = make_server(app, work, StopSignals(), started.set)
+        server = Server(app, work, StopSignals(), started.set)
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         started.wait()

@@ -33,7 +33,7 @@ def test_enter_translates_and_the_attention_is_drawn(translated, server):
     assert colours > 20
     label = page.script("return document.querySelector('#attention-map').getAttribute('aria-label')")
     characters = answer["translations"][0]["characters"]
-    assert label == f"Attention of {len(characters)} characters written over {len('acht Uhr')} read"
+    assert label == f"Attention of {len(characters)} target characters over {len('acht Uhr')} source characters"
 
 
 def test_another_hypothesis_draws_its_own_attention(translated, server):
@@ -60,7 +60,7 @@ def test_the_weight_is_told_under_the_pointer_and_by_keys(translated, server):
     best = server.post("/translate", text=text, beam=8, n_best=4, attention=True)["translations"][0]
     page.script(f"document.querySelector('{MAP}').focus()")
     page.press("ARROW_RIGHT")
-    first = f"writing “{best['characters'][0]}”, looking at “{text[0]}”: {best['attention'][0][0]:.3f}"
+    first = f"target “{best['characters'][0]}”, source “{text[0]}”: {best['attention'][0][0]:.3f}"
     page.until_text("#attention-readout", first)
     page.press("ARROW_RIGHT", "ARROW_DOWN")
     page.until_text("#attention-readout", f"{best['attention'][1][1]:.3f}")

@@ -35,7 +35,7 @@ def test_busy_is_said_and_asked_again(page):
     page.before_load(SAID + BUSY)
     page.open("sentiment")
     page.until(lambda: page.text("#label"), "the answer of a later attempt")
-    assert "The server is busy. Asking again in 1 s." in page.script("return [...window.said]")
+    assert "The server is busy. Retrying in 1 s." in page.script("return [...window.said]")
     assert page.text("#sentiment .message") == ""
 
 
@@ -70,7 +70,7 @@ def test_the_page_says_that_the_server_is_gone_and_goes_on_when_it_is_back(visit
     page.press("ENTER")
     page.until(lambda: len(page.text("#written")) > 30, "some text")
     own_server.kill()
-    told = page.until_text("#lost", "The server does not answer.")
+    told = page.until_text("#lost", "The server does not respond.")
     assert f"quasirnn serve RUN ... --port {own_server.port}" in told
     page.replace("[name=length]", "40")
     own_server.start()
@@ -85,7 +85,7 @@ def test_what_was_typed_while_the_server_was_gone_is_read_when_it_is_back(visit,
     page.until(lambda: page.text("#label"), "the first example")
     own_server.kill()
     page.replace("#review", "The music is superb.")
-    page.until_text("#lost", "The server does not answer.")
+    page.until_text("#lost", "The server does not respond.")
     own_server.start()
     page.until(lambda: not page.shown("#lost"), "the notice to go")
     words = ["the", "music", "is", "superb", "."]  # the model reads in lower case

@@ -7,7 +7,7 @@ import torch
 
 from quasirnn import QRNN
 from quasirnn.ops import reference
-from quasirnn.ops.dropout import dropout
+from quasirnn.ops.autograd import dropout
 
 # tanh(n * A) = (3^n - 1) / (3^n + 1): 1/2, 4/5, 13/14, ... which makes whole stacks computable by hand.
 A = math.atanh(0.5)

@@ -10,7 +10,7 @@ import torch
 
 from quasirnn import QRNN
 from quasirnn.nn import quantize
-from quasirnn.ops import checks, register_pooling, variants
+from quasirnn.ops import checks, layer, register_pooling
 
 PAGE = (Path(__file__).parents[2] / "docs/adding-a-pooling.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
@@ -46,7 +46,7 @@ def copies():
         register_pooling(f"my {name}", gates, pool)
     yield
     for name in ("f", "fo", "ifo"):
-        del checks.POOLINGS[f"my {name}"], variants._variants[f"my {name}"]
+        del checks.POOLINGS[f"my {name}"], layer._registered[f"my {name}"]
 
 
 @pytest.mark.parametrize("pooling", ["f", "fo", "ifo"])

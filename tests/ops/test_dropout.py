@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from quasirnn.ops import backends
-from quasirnn.ops.dropout import _plain, dropout, kept_elements
+from quasirnn.ops import backends, plain
+from quasirnn.ops.autograd import dropout
+from quasirnn.ops.random_masks import kept_elements
 
 pytestmark = pytest.mark.backends
 
@@ -23,7 +24,7 @@ def test_the_mask_is_that_of_the_definition(shape, dtype):
     assert torch.equal(got != 0, kept)
     wide = torch.float64 if dtype is torch.float64 else torch.float32
     assert torch.equal(got[kept], (x[kept].to(wide) * (1 / 0.7)).to(dtype))
-    torch.testing.assert_close(_plain(x, SEED, 0.3), got)
+    torch.testing.assert_close(plain.dropout(x, SEED, 0.3), got)
 
 
 @pytest.mark.parametrize("probability", [0.05, 0.5, 0.9])

@@ -10,7 +10,7 @@ import torch
 
 from quasirnn import ops
 from quasirnn.ops import reference
-from quasirnn.ops.zoneout import zoned_channels
+from quasirnn.ops.random_masks import zoned_channels
 
 pytestmark = pytest.mark.backends
 

@@ -25,7 +25,7 @@ from nn.packings import check_offsets, check_starts
 from ops.bound import parts
 from ops.cases import POOLINGS, Case, exact, inputs, pairwise, public, results
 from quasirnn.ops import backends, fused_pool, plain
-from quasirnn.ops.zoneout import MASK, philox, zoned_channels
+from quasirnn.ops.random_masks import MASK, philox, zoned_channels
 
 pytest.importorskip("triton", reason="triton is not installed, so the GPU kernels cannot even be interpreted")
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from quasirnn.ops import fused_pool, qrnn_layer
-from quasirnn.ops.zoneout import philox, zoned_channels
+from quasirnn.ops.random_masks import philox, zoned_channels
 
 pytestmark = pytest.mark.backends
 

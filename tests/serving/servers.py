@@ -13,10 +13,10 @@ import httpx
 
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.serving import work as work_module
+from quasirnn.serving.api import BATCH
 from quasirnn.serving.app import PageFile, make_app
-from quasirnn.serving.limits import BATCH
 from quasirnn.serving.loaded import Loaded, Models
-from quasirnn.serving.server import Server, address_of, allowed_hosts, listen, make_server
+from quasirnn.serving.server import Server, address_of, allowed_hosts, listen
 from quasirnn.serving.work import Work
 from quasirnn.training.processes import StopSignals
 
@@ -72,7 +72,7 @@ def serving(
     # A job is not interrupted for another of its kind, however slow the machine is: tests count those that have begun.
     with listen("127.0.0.1", 0) as bound, mock.patch.object(work_module, "SLICE_SECONDS", float("inf")):
         app, _ = make_app(Models(loaded), work, deadline, page or {}, allowed_hosts(bound))
-        server = make_server(app, work, signals, started.set)
+        server = Server(app, work, signals, started.set)
         port = bound.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([bound],))
         with httpx.Client(base_url=address_of(bound), timeout=PATIENCE) as client:

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from quasirnn.serving import body, limits
+from quasirnn.serving import api, exchange
 from serving.servers import answer_on, request_of, wait_for
 
 HEAD = b"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -15,8 +15,8 @@ CLASSIFY = {"texts": ["a film"]}
 @pytest.fixture
 def in_a_hurry(monkeypatch):
     """Patience for a tenth of a second."""
-    monkeypatch.setattr(limits, "RECEIVE_SECONDS", 0.1)
-    monkeypatch.setattr(body, "LINGER_SECONDS", 0.1)
+    monkeypatch.setattr(api, "RECEIVE_SECONDS", 0.1)
+    monkeypatch.setattr(exchange, "LINGER_SECONDS", 0.1)
 
 
 def send_for_ever(connection: socket.socket, piece: bytes) -> None:

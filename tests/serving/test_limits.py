@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quasirnn.serving import limits
+from quasirnn.serving import api
 from quasirnn.tasks import client_state, translation
 from quasirnn.tasks.pipeline import NAME_CHARACTERS
 from quasirnn.tasks.registry import all_tasks
@@ -88,7 +88,7 @@ CASES = {
         "alpha: at most 2, got 2.000001.",
     ),
 }
-LIMITS = dict(limits.LIMITS)
+LIMITS = dict(api.LIMITS)
 for task in all_tasks().values():
     for endpoint in task.endpoints:
         LIMITS |= endpoint.limits
@@ -146,7 +146,7 @@ def test_the_name_of_a_model(served):
 
 def test_a_body_at_the_limit_and_one_past_it(served):
     body = b'{"texts": ["a film"]}'
-    body += b" " * (limits.BODY_BYTES - len(body))
+    body += b" " * (api.BODY_BYTES - len(body))
     assert served.post("/classify", body).status_code == 200
     answer = served.post("/classify", body + b" ")
     assert (answer.status_code, answer.json()) == (

@@ -5,8 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from quasirnn.serving.api_errors import describe
-from quasirnn.serving.limits import BODY_BYTES
+from quasirnn.serving.api import BODY_BYTES, describe
 from quasirnn.tasks.registry import all_tasks
 from serving.servers import request_of
 

@@ -1,6 +1,7 @@
 """Where the server listens, under which names it answers, and how it divides the cores."""
 
 import contextlib
+import importlib.util
 import logging
 import socket
 import sys
@@ -9,10 +10,17 @@ import pytest
 import torch
 import uvicorn
 
-from quasirnn.serving import limits
+from quasirnn.serving import api, server
 from quasirnn.serving.app import read_page
-from quasirnn.serving.connection import Connection
-from quasirnn.serving.server import _connection_options, address_of, allowed_hosts, is_loopback, listen, share_cores
+from quasirnn.serving.server import (
+    Connection,
+    _connection_options,
+    address_of,
+    allowed_hosts,
+    is_loopback,
+    listen,
+    share_cores,
+)
 from quasirnn.serving.start import RateLimitFilter
 from serving.servers import events, serving, wait_for
 
@@ -78,7 +86,7 @@ def test_the_same_is_not_said_too_often():
 
 
 def test_guarantee_server_lets_so_many_connections_in_and_no_more(models, monkeypatch):
-    monkeypatch.setattr(limits, "CONNECTIONS", 3)
+    monkeypatch.setattr(api, "CONNECTIONS", 3)
     with serving(*models.loaded) as server:
         # The client of the test has one of them.
         assert server.ready()["ready"]
@@ -106,16 +114,24 @@ def test_the_uvicorn_of_the_tests_is_known():
     assert _connection_options(uvicorn.__version__)["http"] is Connection
 
 
+def test_a_uvicorn_without_the_private_parts_can_be_used(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn.protocols.http.h11_impl", None)  # an import of it fails
+    spec = importlib.util.spec_from_file_location("server_without", server.__file__)
+    without = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(without)
+    assert without._connection_options("1.0.0")["http"] == "h11"
+
+
 def test_a_uvicorn_that_is_not_known_serves_without_private_parts(models, monkeypatch, caplog):
     """Its own connections then: slow clients can stay, but everything is answered, and so many are let in."""
-    monkeypatch.setattr("quasirnn.serving.server.KNOWN_UVICORNS", ("0.1", "0.2"))
-    monkeypatch.setitem(sys.modules, "quasirnn.serving.connection", None)  # an import of it fails
-    monkeypatch.setattr(limits, "CONNECTIONS", 3)
+    monkeypatch.setattr(server, "KNOWN_UVICORNS", ("0.1", "0.2"))
+    monkeypatch.setattr(server, "Connection", None)  # a use of it fails
+    monkeypatch.setattr(api, "CONNECTIONS", 3)
     with serving(*models.loaded) as running:
         assert "is not supported, only 0.1 to 0.2: slow clients" in caplog.text
         assert running.post("/classify", {"texts": ["a film"]}).status_code == 200
         assert events(running.post("/generate", {"length": 3, "seed": 1}).text)[-1][0] == "end"
-        assert running.post("/classify", b" " * (limits.BODY_BYTES + 1)).status_code == 413
+        assert running.post("/classify", b" " * (api.BODY_BYTES + 1)).status_code == 413
         with running.raw(b"this is no HTTP\r\n\r\n") as asked:
             assert asked.recv(100).startswith(b"HTTP/1.1 400")
         others = [running.raw() for _ in range(3)]
@@ -127,7 +143,7 @@ def test_a_uvicorn_that_is_not_known_serves_without_private_parts(models, monkey
 
 
 def test_guarantee_server_fair_idle_connections_of_one_client_leave_room(models, monkeypatch):
-    monkeypatch.setattr(limits, "CLIENT_CONNECTIONS", 3)
+    monkeypatch.setattr(api, "CLIENT_CONNECTIONS", 3)
     with serving(*models.loaded) as server:
         idle = [server.raw(address="127.0.0.3") for _ in range(3)]
         wait_for(lambda: all(server.is_connected(each) for each in idle))

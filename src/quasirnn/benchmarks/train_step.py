@@ -20,7 +20,7 @@ from quasirnn.benchmarks.passes import stopwatch_for, time_passes
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_benchmark, silent
 from quasirnn.benchmarks.tables import Table
 from quasirnn.benchmarks.timing import Budget
-from quasirnn.ops.dropout import dropout
+from quasirnn.ops.autograd import dropout
 from quasirnn.plots.bars import stacked_bars
 
 PARTS = ("RNN", "softmax", "optimisation overhead", "embedding")

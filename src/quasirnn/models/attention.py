@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from quasirnn.ops.operators import state_type
-from quasirnn.ops.padding import padding_mask
+from quasirnn.ops.sequences import padding_mask
 
 
 class Attention(nn.Module):

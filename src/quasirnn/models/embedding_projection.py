@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quasirnn.nn import QRNNLayer
-from quasirnn.nn.layer import LayerState, QRNNLayerOutput, last_inputs
+from quasirnn.nn.layer import LayerState, QRNNLayerOutput
 from quasirnn.ops import fused_pool
 from quasirnn.ops.operators import state_type
-from quasirnn.ops.padding import padding_mask
+from quasirnn.ops.sequences import last_inputs, padding_mask
 
 # Steps per token of the vocabulary from which on the table is used: with fewer it saves little and costs memory.
 MIN_STEPS_PER_TOKEN = 2

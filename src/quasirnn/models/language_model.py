@@ -10,7 +10,7 @@ from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.recurrent import Cell, State, embed, locked_dropout, recurrent, refuse_for_lstm
 from quasirnn.models.sampling import Sampler
 from quasirnn.ops import checks
-from quasirnn.ops.dropout import dropout
+from quasirnn.ops.autograd import dropout
 from quasirnn.ops.operators import state_type
 
 

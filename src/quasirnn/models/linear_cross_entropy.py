@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from quasirnn.ops.operators import state_type
-from quasirnn.ops.softmax import IGNORED, accumulate_, softmax_loss_
+from quasirnn.ops.training_step import IGNORED, accumulate_, softmax_loss_
 
 # Rows x V numbers at once, of float32; twice as many of 16 bits. 6 million are 24 MB, which fits in a large cache.
 # Smaller chunks cost more: every product packs the weight again.

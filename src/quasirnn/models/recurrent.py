@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quasirnn.nn import QRNN
-from quasirnn.ops.dropout import dropout
+from quasirnn.ops.autograd import dropout
 
 Cell = Literal["qrnn", "lstm"]
 State = tuple[Tensor, Tensor]

@@ -12,8 +12,8 @@ from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.recurrent import Cell, State, embed, recurrent
 from quasirnn.nn import QRNN
 from quasirnn.ops import checks
-from quasirnn.ops.dropout import dropout
-from quasirnn.ops.padding import padding_mask
+from quasirnn.ops.autograd import dropout
+from quasirnn.ops.sequences import check_lengths, padding_mask
 
 Readout = Literal["mean", "max-mean-last"]
 
@@ -121,7 +121,7 @@ class SequenceClassifier(Pretrained):
             h, _ = self.rnn(x, lengths=lengths)
         else:
             T, B = tokens.shape
-            checked = checks.lengths("SequenceClassifier", lengths, T, B, x.device)
+            checked = check_lengths("SequenceClassifier", lengths, T, B, x.device)
             assert checked is not None
             lengths = checked
             padding = padding_mask(lengths, T)[..., None]

@@ -14,8 +14,8 @@ from quasirnn.models.translator_decoder import Decoding, Encoded, LSTMDecoder, Q
 from quasirnn.models.translator_encoder import LSTMEncoder, QRNNEncoder, encoder_kernel_sizes
 from quasirnn.ops import checks
 from quasirnn.ops.operators import state_type
-from quasirnn.ops.padding import padding_mask
-from quasirnn.ops.softmax import IGNORED
+from quasirnn.ops.sequences import check_lengths, padding_mask
+from quasirnn.ops.training_step import IGNORED
 
 
 class Translator(Pretrained):
@@ -163,7 +163,7 @@ class Translator(Pretrained):
     ) -> Tensor:
         _check_targets(source, target_in, labels)
         T, B = target_in.shape
-        lengths = checks.lengths("Translator, target", target_lengths, T, B, target_in.device)
+        lengths = check_lengths("Translator, target", target_lengths, T, B, target_in.device)
         assert lengths is not None
         h, _, _ = self.decoder(self._embedded(target_in), self.encode(source, source_lengths), lengths=lengths)
         padding = padding_mask(lengths, T)
@@ -179,7 +179,7 @@ class Translator(Pretrained):
         if source.dim() != 2:
             raise ValueError(f"Translator: the source must be (S, B), got shape {tuple(source.shape)}.")
         S, B = source.shape
-        checked = checks.lengths("Translator, source", lengths, S, B, source.device)
+        checked = check_lengths("Translator, source", lengths, S, B, source.device)
         assert checked is not None
         return self.decoder.prepare(self.encoder(self._embedded(source), checked), checked)
 

@@ -18,7 +18,7 @@ from quasirnn.models.recurrent import input_weights
 from quasirnn.models.translator_encoder import EncoderOutput
 from quasirnn.nn import QRNNLayer
 from quasirnn.nn.layer import LayerState
-from quasirnn.ops.dropout import dropout
+from quasirnn.ops.autograd import dropout
 from quasirnn.ops.operators import state_type
 
 # Kernel size of every decoder layer (section 3.3: only the first layer of the encoder has another).

@@ -10,7 +10,7 @@ from quasirnn.models.embedding_projection import EmbeddedTokens, project_embeddi
 from quasirnn.models.recurrent import recurrent, reverse_rows
 from quasirnn.nn import QRNNLayer
 from quasirnn.ops import checks
-from quasirnn.ops.dropout import dropout
+from quasirnn.ops.autograd import dropout
 
 
 class EncoderOutput(NamedTuple):

@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from quasirnn.ops import LayerGates, LayerOutput, LayerState, checks, variants
-from quasirnn.ops import starts as sequence_starts
-from quasirnn.ops.context import last_inputs
+from quasirnn.ops import LayerGates, LayerOutput, LayerState, checks
 from quasirnn.ops.layer import LayerOptions, run_layer
-from quasirnn.ops.pooling import Lengths
+from quasirnn.ops.sequences import Lengths, Rows
 
-__all__ = ["LayerGates", "LayerState", "QRNNLayer", "QRNNLayerOutput", "last_inputs"]
-
+__all__ = ["LayerGates", "LayerState", "QRNNLayer", "QRNNLayerOutput"]
 
 QRNNLayerOutput = LayerOutput
 
@@ -39,9 +36,9 @@ class QRNNLayer(nn.Module):
         causal: False lets the window reach floor(k / 2) steps ahead: the paper's unmasked convolution.
         reverse: read the sequence from its end; the output stays in the order of the input.
 
-    Initial weights are uniform with variance 1 / (k D), so that pre-activations start with the variance of the input
-    whatever the width. The forget gate's bias starts at 1, the others at 0: f starts near 0.73, which gives gradients a
-    horizon of some four steps and not of two; without it a QRNN, whose only memory is f, starts out forgetful.
+    Initial weights are uniform with variance 1 / (k D), so that pre-activations have the variance of the input at any
+    width. The forget gate's bias is initialised to 1, the others to 0: f is then near 0.73, and gradients reach back
+    about four steps instead of two. f is the only memory of a QRNN.
 
     Differs from the paper: the paper's equations have no bias; ours has one, `bias=False` leaves it out. Zoneout with
     "ifo" also sets i = 0 in a zoned channel, which then keeps its state; eq. 6 read literally would still add i * z.
@@ -83,7 +80,7 @@ class QRNNLayer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new initial weights; see the class for what and why."""
+        """Draw new initial weights, as the class describes."""
         bound = math.sqrt(3.0 / (self.kernel_size * self.input_size))
         with torch.no_grad():
             self.weight.uniform_(-bound, bound)
@@ -110,7 +107,7 @@ class QRNNLayer(nn.Module):
         x: Tensor,
         state: LayerState | None = None,
         *,
-        lengths: Lengths | checks.Rows = None,
+        lengths: Lengths | Rows = None,
         starts: Tensor | None = None,
         extra_bias: Tensor | None = None,
         training: bool | None = None,
@@ -120,7 +117,7 @@ class QRNNLayer(nn.Module):
 
         Args:
             x: (T, B, D).
-            state: where to start; zero cells and zero inputs before the first if not given.
+            state: the initial cells and the inputs before the first step; zeros if not given.
             lengths: each row's own length, B integers in 1..T.
             starts: boolean, (T, B), True where a new sequence starts inside a row: cells and window are cut there.
             extra_bias: added to the pre-activations of every step of a row, (B, gates * H): V h in the paper's eq. 7.
@@ -130,7 +127,7 @@ class QRNNLayer(nn.Module):
         Returns:
             (h, state, gates): h is (T, B, H), zero past a row's length; the state continues each row at its own end.
         """
-        if not isinstance(lengths, checks.Rows):
+        if not isinstance(lengths, Rows):
             state, lengths = self._check(x, state, lengths, starts)
         random = self.zoneout > 0 and (self.training if training is None else training)
         bias: Tensor | None = self.bias
@@ -147,7 +144,7 @@ class QRNNLayer(nn.Module):
             rows=lengths,
             seed=torch.randint(2**63 - 1, (), device=x.device) if random else None,
             options=LayerOptions(
-                num_gates=len(checks.POOLINGS[self.pooling]),
+                pooling=self.pooling,
                 context_size=self.context_size,
                 look_ahead=self.look_ahead,
                 zoneout=self.zoneout,
@@ -157,32 +154,16 @@ class QRNNLayer(nn.Module):
         )
 
     def _run(self, x: Tensor, bias: Tensor | None, c0: Tensor | None, **arguments: Any) -> LayerOutput:
-        variant = variants.find(self.pooling)
-        if variant is not None:
-            return variants.run_variant(x, self.weight, bias, c0, **arguments, variant=variant)
         return run_layer(x, self.weight, bias, c0, **arguments)
 
     if TYPE_CHECKING:
+        __call__ = forward
 
-        def __call__(
-            self,
-            x: Tensor,
-            state: LayerState | None = None,
-            *,
-            lengths: Lengths | checks.Rows = None,
-            starts: Tensor | None = None,
-            extra_bias: Tensor | None = None,
-            training: bool | None = None,
-            return_gates: bool = False,
-        ) -> LayerOutput: ...
-
-    def _check(
-        self, x: Tensor, state: Any, lengths: Lengths, starts: Tensor | None
-    ) -> tuple[LayerState | None, checks.Rows]:
-        """The arguments of a direct call; a QRNN has checked what it hands on."""
+    def _check(self, x: Tensor, state: Any, lengths: Lengths, starts: Tensor | None) -> tuple[LayerState | None, Rows]:
+        """Check the arguments of a direct call; a QRNN has checked those it passes."""
         who = "QRNNLayer"
         x = checks.sequence(who, "x", x, "(T, B, D)")
-        T, B, D = x.shape
+        _, B, D = x.shape
         if self.input_size != D:
             raise checks.ShapeError(
                 f"{who}: the last dimension of x must be input_size = {self.input_size}, got shape {tuple(x.shape)}."
@@ -192,7 +173,7 @@ class QRNNLayer(nn.Module):
             if not isinstance(state, tuple | list) or len(state) != 2:
                 raise TypeError(
                     f"{who}: state must be the pair (c, context) that an earlier call returned, "
-                    f"got {checks.kind(state)}."
+                    f"got {checks.type_name(state)}."
                 )
             c, context = state
             if c is not None:
@@ -203,18 +184,16 @@ class QRNNLayer(nn.Module):
                 sizes = (B, self.context_size, D)
                 checks.shaped(who, "the context of the state", context, "(B, k - 1, D)", sizes, x)
             state = LayerState(c, context)
-        return state, checks.Rows(
-            checks.lengths(who, lengths, T, B, x.device), sequence_starts.check(who, starts, T, B, x.device)
-        )
+        return state, Rows.checked(who, x, lengths, starts)
 
     def extra_repr(self) -> str:
-        words = f"{self.input_size}, {self.hidden_size}, kernel_size={self.kernel_size}, pooling='{self.pooling}'"
+        text = f"{self.input_size}, {self.hidden_size}, kernel_size={self.kernel_size}, pooling='{self.pooling}'"
         if self.zoneout:
-            words += f", zoneout={self.zoneout}"
+            text += f", zoneout={self.zoneout}"
         for name, default in (("causal", True), ("reverse", False)):
             if getattr(self, name) is not default:
-                words += f", {name}={not default}"
-        return words + ("" if self.bias is not None else ", bias=False")
+                text += f", {name}={not default}"
+        return text + ("" if self.bias is not None else ", bias=False")
 
 
 def same_type(who: str, name: str, x: Tensor, weight: Tensor) -> None:
@@ -223,7 +202,7 @@ def same_type(who: str, name: str, x: Tensor, weight: Tensor) -> None:
     # There is no autocast on the meta device, and asking for it is an error.
     autocast = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
     if x.dtype != weight.dtype and not autocast:
-        raise checks.KindError(
+        raise checks.ArgumentTypeError(
             f"{who}: {name} must have the type of the weights, {weight.dtype}, got {x.dtype}. "
             f"{name}.to({weight.dtype}), or the module .to({x.dtype})?"
         )

@@ -27,7 +27,7 @@ def _layers(model: nn.Module) -> list[QRNNLayer]:
 
 
 def as_matrices(model: nn.Module) -> nn.Module:
-    """Turn the weight of every QRNN layer of a model into a matrix (gates * H, k * D), in place, for Muon and its kind.
+    """Turn the weight of every QRNN layer of a model into a matrix (gates * H, k * D), in place, for Muon and the like.
 
     The model computes the same. Its parameters are new: make the optimizer afterwards, and before saving call
     `from_matrices`, which gives them their form and names back.

@@ -1,4 +1,9 @@
-"""QRNN: a stack of layers with the interface of `nn.LSTM`."""
+"""QRNN: a stack of layers with the interface of `nn.LSTM`.
+
+For inference and single steps all layers run in one operator (`_fused_forward`). A step of 320 units takes about 50 us,
+so every microsecond of Python before it counts: what can be looked up once is, and parameters are read from where
+`nn.Module` keeps them.
+"""
 
 import warnings
 from collections.abc import Sequence
@@ -6,17 +11,22 @@ from typing import TYPE_CHECKING, Any, Never, overload
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from quasirnn.nn.inference import fused_forward
-from quasirnn.nn.layer import LayerState, QRNNLayer, QRNNLayerOutput, same_type
-from quasirnn.nn.layout import Layout, State
+from quasirnn.nn.layer import QRNNLayer, QRNNLayerOutput, same_type
+from quasirnn.nn.layout import Layout, State, check_state, is_readable, join_state, split_state
 from quasirnn.ops import checks, torch_internals
-from quasirnn.ops import starts as sequence_starts
+from quasirnn.ops.autograd import dropout
 from quasirnn.ops.backends import callers_level
-from quasirnn.ops.dropout import dropout
-from quasirnn.ops.pooling import Lengths
+from quasirnn.ops.checks import FUSED
+from quasirnn.ops.operators import stack, state_type
+from quasirnn.ops.quantized import quantized_stack
+from quasirnn.ops.sequences import Lengths, Packed, Rows
+
+# Looked up once, for the single step.
+is_grad_enabled = torch.is_grad_enabled
+is_compiling = torch.compiler.is_compiling
+strided = torch.strided
 
 
 class QRNN(nn.Module):
@@ -36,11 +46,11 @@ class QRNN(nn.Module):
             expectation, f' = p + (1 - p) f and, for "ifo", i' = (1 - p) i.
         dense: feed each layer the input and the outputs of all layers before it (section 2.1).
         causal: False unmasks the convolution: the window of step t is x[t - floor((k-1)/2)] ... x[t + floor(k/2)].
-        proj_size: 0; it is there because code written for `nn.LSTM` passes it. A QRNN has no projection.
+        proj_size: must be 0; accepted for compatibility with `nn.LSTM`. A QRNN has no projection.
 
     Inputs: `input`, (T, B, D), or (B, T, D) with `batch_first`, or unbatched (T, D), or a `PackedSequence`;
         `hx`, optional, the pair (h, c) an earlier call returned, or an LSTM-shaped pair (h_0, c_0) whose c_0 has H
-        columns and starts the cells; h_0 has no effect, as h is computed from c;
+        columns and initialises the cells; h_0 has no effect, as h is computed from c;
         `lengths`, optional, each row's own length; `starts` or `cu_seqlens`, optional, several sequences in a row: see
         `forward`.
     Outputs: `output`, (T, B, directions * H), zero past a row's length, in the form the input had;
@@ -57,7 +67,7 @@ class QRNN(nn.Module):
     Dropout acts on the output of every layer but the last. With `dense` a dropped output stays dropped for all later
     layers.
 
-    How weights start, and why, is said in `QRNNLayer`, of which `layers` holds one for each layer and direction.
+    `layers` holds a `QRNNLayer` for each layer and direction; its documentation describes the initial weights.
 
     >>> rnn = QRNN(10, 20, num_layers=2)
     >>> output, (h_n, c_n) = rnn(torch.randn(7, 3, 10))
@@ -66,7 +76,7 @@ class QRNN(nn.Module):
     >>> torch.equal(output[-1], h_n[-1])
     True
 
-    Differs from the paper: biases; zoneout with "ifo" (see `QRNNLayer`); where the unmasked window stands (the paper
+    Differs from the paper: biases; zoneout with "ifo" (see `QRNNLayer`); the position of the unmasked window (the paper
     leaves that open).
     """
 
@@ -132,7 +142,7 @@ class QRNN(nn.Module):
                 )
                 self.layers.append(layer)
             width = (width if dense else 0) + directions * hidden_size
-        # None where a cut sequence cannot be continued exactly: then there is no context, and no short path.
+        # None where a cut sequence cannot be continued exactly: then there is no context, and no fused forward.
         self._context_width: int | None = None
         if causal and not bidirectional:
             self._context_width = max(layer.context_size * layer.input_size for layer in self._layers())
@@ -140,7 +150,7 @@ class QRNN(nn.Module):
 
     @property
     def mode(self) -> str:
-        """What `nn.LSTM` has as "LSTM"."""
+        """As `nn.LSTM` has it, where it is "LSTM"."""
         return "QRNN"
 
     @property
@@ -158,7 +168,7 @@ class QRNN(nn.Module):
             layer.reset_parameters()
 
     def flatten_parameters(self) -> None:
-        """Does nothing; it is there because code written for `nn.LSTM` calls it."""
+        """Does nothing; for compatibility with `nn.LSTM`."""
 
     def forward(
         self,
@@ -169,14 +179,14 @@ class QRNN(nn.Module):
         starts: Tensor | None = None,
         cu_seqlens: Tensor | Sequence[int] | None = None,
     ) -> tuple[Tensor | PackedSequence, State]:
-        """Run the network over a batch of sequences; arguments and results as the class has them.
+        """Run the network over a batch of sequences; inputs and outputs are described in the class.
 
         Args:
             input: (T, B, D), or (B, T, D) with `batch_first`, or unbatched (T, D), or a `PackedSequence`.
             hx: the pair (h, c) that an earlier call returned; zeros and no inputs before the first if not given.
             lengths: each row's own length, B integers in 1..T.
             starts: boolean, of the input's shape without its features: True where a new sequence starts inside a row.
-                Its cells start at zero and its window sees nothing of the sequence before, as in a call of its own:
+                Its cells start at zero and its window does not reach into the sequence before, as in a call of its own:
                 packed documents, episodes, rows that are padded on the left. The returned state is the one at the
                 end of the row (of the backward direction, at its beginning).
             cu_seqlens: for one row of N sequences after one another, (T, D) or a batch of one: where each begins, and
@@ -184,12 +194,12 @@ class QRNN(nn.Module):
         Returns:
             (output, (h_n, c_n)).
         """
-        whole = lengths is None and starts is None and cu_seqlens is None
-        fused = fused_forward(self, input, hx) if whole else None
+        full_rows = lengths is None and starts is None and cu_seqlens is None
+        fused = self._fused_forward(input, hx) if full_rows else None
         if fused is not None:
             return fused
         if isinstance(input, PackedSequence):
-            if not whole:
+            if not full_rows:
                 raise ValueError(
                     "QRNN: a PackedSequence has its own lengths; leave lengths=, starts= and cu_seqlens= out."
                 )
@@ -199,9 +209,7 @@ class QRNN(nn.Module):
         layout = Layout.of(input, self.input_size, self.batch_first)
         x, state = layout.time_major(input), layout.batched(hx)
         rows = self._rows(x, lengths, layout.of_steps(starts), cu_seqlens, state)
-        results = self._run(x, state, rows, self.training)
-        output = self._side_by_side([result.h for result in results[-self.num_directions :]])
-        new_state = self._join_state(results, rows)
+        output, new_state = self._output(self._run(x, state, rows), rows)
         return layout.restored(output), new_state if cu_seqlens is not None else layout.unbatched_state(new_state)
 
     if TYPE_CHECKING:
@@ -239,7 +247,7 @@ class QRNN(nn.Module):
         layout = Layout.of(input, self.input_size, self.batch_first)
         x, state = layout.time_major(input), layout.batched(hx)
         rows = self._rows(x, lengths, layout.of_steps(starts))
-        results = self._run(x, state, rows, False, return_gates=True)
+        results = self._run(x, state, rows, inspect=True)
         by_name = {}
         for n, result in enumerate(results):
             assert result.gates is not None
@@ -248,44 +256,122 @@ class QRNN(nn.Module):
             by_name[name] = {key: layout.restored(value) for key, value in named.items() if value is not None}
         return by_name
 
+    def _fused_forward(self, x: Any, state: Any) -> tuple[Tensor, State] | None:
+        """Output and state by `quasirnn::stack`, all layers in one operator; None where that does not apply.
+
+        None if a gradient, a random mask, a hook, a program transformation, a parametrised weight, or an input or
+        state of another form is involved: then the layers run one by one, which gives the same result, and an error
+        for wrong arguments.
+        """
+        C = self._context_width
+        if C is None or is_grad_enabled() or is_compiling():
+            return None
+        if torch_internals.transforming() or torch_internals.autocast_active() or torch_internals.is_tracing():
+            return None
+        # torch's own register_module_forward_hook was used: the layers have to be called one by one.
+        if torch_internals.has_global_hooks():
+            return None
+        if (
+            type(x) is not Tensor
+            or x.layout is not strided
+            or x.dim() != 3
+            or x.is_meta
+            or (self.training and self.dropout)
+        ):
+            return None
+        if self.batch_first:
+            x = x.transpose(0, 1)
+        T, B, width = x.shape
+        if T == 0 or width != self.input_size or self.pooling not in FUSED:
+            return None
+        dtype, device = x.dtype, x.device
+        zoneout = self._modules["layers"]._modules["0"].zoneout  # type: ignore[union-attr]
+        weights, scales, biases = [], [], []
+        for layer in self._modules["layers"]._modules.values():  # type: ignore[union-attr]
+            parameters = layer._parameters  # type: ignore[union-attr]
+            # An int8 weight has scales, and takes their type.
+            weight, bias, scale = parameters.get("weight"), parameters.get("bias"), parameters.get("scale")
+            if weight is None or weight.device != device or (bias is None) == self.bias:
+                return None
+            if (weight if scale is None else scale).dtype != dtype:
+                return None
+            if layer._forward_hooks or layer._forward_pre_hooks or layer.zoneout != zoneout:  # type: ignore[union-attr]
+                return None
+            if zoneout and layer.training:  # type: ignore[union-attr]
+                return None
+            weights.append(weight.contiguous())
+            if scale is not None:
+                scales.append(scale)
+            if bias is not None:
+                biases.append(bias.contiguous())
+        c = None
+        if state is not None:
+            if type(state) is not tuple or len(state) != 2:
+                return None
+            h, c = state
+            if type(h) is not Tensor or h.shape != (len(weights), B, self.hidden_size):
+                return None
+            if type(c) is not Tensor or c.layout is not strided or c.shape != (len(weights), B, self.hidden_size + C):
+                return None
+            if c.dtype != state_type(dtype) or c.device != device:
+                return None
+            c = c.contiguous()
+        sizes = zoneout, len(self.pooling) + 1, self.dense
+        if scales and (len(scales) < len(weights) or self.training):
+            return None
+        try:
+            if scales:
+                output, h_n, c_n = quantized_stack(x.contiguous(), weights, scales, biases, c, *sizes)
+            else:
+                output, h_n, c_n = stack(x.contiguous(), weights, biases, c, *sizes)
+        except RuntimeError:
+            # The state of another network, for instance: the layers one by one report what is wrong.
+            return None
+        return output.transpose(0, 1) if self.batch_first else output, (h_n, c_n)
+
     def _rows(
         self, x: Tensor, lengths: Lengths, starts: Tensor | None, cu_seqlens: Any = None, state: Any = None
-    ) -> checks.Rows:
+    ) -> Rows:
         """Where the sequences in the rows start and end, checked."""
         with torch_internals.untraced():
-            T, B, _ = x.shape
             if cu_seqlens is None:
-                mask = sequence_starts.check("QRNN", starts, T, B, x.device)
-                return checks.Rows(checks.lengths("QRNN", lengths, T, B, x.device), mask)
+                return Rows.checked("QRNN", x, lengths, starts)
+            T, B, _ = x.shape
             if lengths is not None or starts is not None or state is not None:
                 raise ValueError(
                     "QRNN: cu_seqlens= gives the start and end of every sequence; leave hx, lengths, starts out."
                 )
             if B != 1:
                 raise checks.ShapeError(f"QRNN: cu_seqlens= needs a single row, (T, D) or a batch of 1, got {B} rows.")
-            packed = sequence_starts.Packed("QRNN", cu_seqlens, T, x.device)
-            return checks.Rows(None, packed.starts, packed)
+            packed = Packed("QRNN", cu_seqlens, T, x.device)
+            return Rows(None, packed.starts, packed)
 
-    def _run(
-        self, x: Tensor, state: State | None, rows: checks.Rows, training: bool, *, return_gates: bool = False
-    ) -> list[QRNNLayerOutput]:
-        """Every layer and direction in turn, time-major."""
+    def _run(self, x: Tensor, state: State | None, rows: Rows, *, inspect: bool = False) -> list[QRNNLayerOutput]:
+        """Every layer and direction in turn, time-major; `inspect` as in eval mode, with all gates."""
+        layers = self._layers()
         with torch_internals.untraced():
-            same_type("QRNN", "input", x, self._layers()[0].input_like)
-            has_context = self._check_state(state, x.shape[1], x)
-        states = self._split_state(state, has_context)
-        options: dict[str, Any] = {"return_gates": True, "training": False} if return_gates else {}
+            same_type("QRNN", "input", x, layers[0].input_like)
+            has_context = check_state(state, layers, self.context_width, x.shape[1], x)
+            if state is not None and not has_context:
+                self._warn_of_h0(*state)
+        states = split_state(state, layers, has_context)
+        options: dict[str, Any] = {"return_gates": True, "training": False} if inspect else {}
         results: list[QRNNLayerOutput] = []
         for depth in range(self.num_layers):
             places = range(depth * self.num_directions, (depth + 1) * self.num_directions)
-            results += [self.layers[n](x, states[n], lengths=rows, **options) for n in places]
+            results += [layers[n](x, states[n], lengths=rows, **options) for n in places]
             if depth + 1 == self.num_layers:
                 break
             h = self._side_by_side([results[n].h for n in places])
-            h = dropout(h, self.dropout, training)
+            h = dropout(h, self.dropout, self.training and not inspect)
             # Under autocast the next layer would round x to the type of h anyway.
             x = torch.cat([x.to(h.dtype), h], dim=-1) if self.dense else h
         return results
+
+    def _output(self, results: list[QRNNLayerOutput], rows: Rows) -> tuple[Tensor, State]:
+        """The output of the last layer, and the state of all, time-major."""
+        output = self._side_by_side([result.h for result in results[-self.num_directions :]])
+        return output, join_state(results, self._layers(), self.context_width, rows)
 
     def _forward_packed(self, packed: PackedSequence, state: State | None) -> tuple[PackedSequence, State]:
         if packed.data.dim() != 2:
@@ -296,9 +382,7 @@ class QRNN(nn.Module):
         # Rows are now in the order in which the caller has them, as are the states; only the packed output is sorted.
         layout = Layout.of(x, self.input_size, batch_first=False)
         rows = self._rows(x, row_lengths, None)
-        results = self._run(x, layout.batched(state), rows, self.training)
-        output = self._side_by_side([result.h for result in results[-self.num_directions :]])
-        new_state = self._join_state(results, rows)
+        output, new_state = self._output(self._run(x, layout.batched(state), rows), rows)
         lengths = rows.lengths
         assert lengths is not None
         if packed.sorted_indices is not None:
@@ -310,54 +394,12 @@ class QRNN(nn.Module):
     def _side_by_side(self, directions: list[Tensor]) -> Tensor:
         return directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
 
-    def _check_state(self, state: State | None, B: int, x: Tensor) -> bool:
-        """Whether a state, checked, carries the convolution's context after its cells."""
-        count, H, C = len(self.layers), self.hidden_size, self.context_width
-        if state is None:
-            return False
-        if not isinstance(state, tuple | list) or len(state) != 2:
-            hint = " One tensor is a GRU's state; here it is a pair, as an LSTM's." if isinstance(state, Tensor) else ""
-            raise TypeError(
-                f"QRNN: hx must be the pair (h, c) that an earlier call returned, got {checks.kind(state)}.{hint}"
-            )
-        h, c = state
-        checks.shaped("QRNN", "hx[0]", h, "(num_layers * directions, B, H)", (count, B, H), x)
-        checks.is_float("QRNN", "hx[1]", c)
-        has_context = c.dim() == 3 and C > 0 and c.shape[-1] == H + C
-        sizes = f"(num_layers * directions, B, H{' + C' if has_context else ''})"
-        if c.dim() != 3 or c.shape[:2] != (count, B) or c.shape[-1] not in (H, H + C):
-            also = f" (or {H + C} columns, with the last inputs, as returned)" if C else ""
-            # The state of another QRNN, an encoder's for instance: its last inputs mean nothing here.
-            other = c.dim() == 3 and c.shape[:2] == (count, B) and c.shape[-1] > H
-            hint = f" The cells of another QRNN, without its last inputs, are c[..., :{H}]." if other else ""
-            raise checks.ShapeError(f"QRNN: hx[1] must have shape {(count, B, H)}{also}, got {tuple(c.shape)}.{hint}")
-        checks.shaped("QRNN", "hx[1]", c, sizes, c.shape, x)
-        # Values are checked only where that costs nothing: not in a traced program, and no GPU is synchronised.
-        readable = c.device.type == "cpu" and not torch.compiler.is_compiling() and not torch_internals.transforming()
-        if has_context and readable:
-            self._check_padding(c.detach())
-        elif not has_context:
-            self._check_h0(h, c, readable)
-        return has_context
-
-    def _check_padding(self, c: Tensor) -> None:
-        """Behind the context of a narrow layer stand zeros; anything else is the context of another network."""
-        H, C = self.hidden_size, self.context_width
-        for n, layer in enumerate(self._layers()):
-            used = layer.context_size * layer.input_size
-            if used < C and bool(c[n, :, H + used :].any()):
-                raise checks.ShapeError(
-                    f"QRNN: hx is the state of another network: columns {H + used} to {H + C - 1} of hx[1][{n}] are "
-                    f"not zero, and this one's layer {n} has {used} inputs in its window. The cells of another QRNN, "
-                    f"without its last inputs, are c[..., :{H}]."
-                )
-
-    def _check_h0(self, h: Tensor, c: Tensor, readable: bool) -> None:
-        """One warning where an LSTM's (h_0, c_0) relies on h_0. A state of our own has no h beyond its c: h = o * c."""
+    def _warn_of_h0(self, h: Tensor, c: Tensor) -> None:
+        """Warn once where an LSTM's (h_0, c_0) relies on h_0. Of a state of our own |h| <= |c|, since h = o * c."""
         if self._h0_seen or torch.compiler.is_compiling():
             return
         learned = h.requires_grad and (h.is_leaf or not c.requires_grad)
-        if not learned and readable:
+        if not learned and is_readable(c):
             # 16-bit outputs are rounded.
             ours = 0.0 if self.context_width else 1.01 * c.detach().abs().to(h.dtype)
             learned = bool((h.detach().abs() > ours).any()) and not torch.equal(h, c)
@@ -368,43 +410,6 @@ class QRNN(nn.Module):
                 "network or to learn its initial state, pass it as c_0: rnn(input, (torch.zeros_like(h_0), h_0)).",
                 stacklevel=callers_level(),
             )
-
-    def _split_state(self, state: State | None, has_context: bool) -> list[LayerState | None]:
-        """The pair (h, c) as one state per layer and direction. h is not used: c says it all."""
-        if state is None:
-            return [None] * len(self.layers)
-        c, H = state[1], self.hidden_size
-        states: list[LayerState | None] = []
-        for n, layer in enumerate(self._layers()):
-            context = None
-            if has_context and layer.context_size:
-                size = layer.context_size * layer.input_size
-                context = c[n, :, H : H + size].reshape(c.shape[1], layer.context_size, layer.input_size)
-            states.append(LayerState(c[n, :, :H], context))
-        return states
-
-    def _join_state(self, results: list[QRNNLayerOutput], rows: checks.Rows) -> State:
-        """(h_n, c_n) from each layer's result: outputs at each row's own end; cells and, after them, last inputs."""
-        h_n, c_n = [], []
-        lengths = rows.lengths
-        for layer, result in zip(self._layers(), results, strict=True):
-            if rows.packed is not None:
-                h_n.append(result.h[rows.packed.ends(layer.reverse), 0])
-            elif layer.reverse:
-                h_n.append(result.h[0])
-            elif lengths is None:
-                h_n.append(result.h[-1])
-            else:
-                h_n.append(result.h[lengths - 1, torch.arange(lengths.shape[0], device=lengths.device)])
-            c, context = result.state
-            if self.context_width:
-                if context is not None:
-                    c = torch.cat([c, context.flatten(1).to(c.dtype)], dim=1)
-                missing = self.context_width - layer.context_size * layer.input_size
-                c = functional.pad(c, (0, missing)) if missing else c
-            c_n.append(c)
-        # A copy even of one layer's: a state that is kept must not hold the whole output's memory.
-        return torch.stack(h_n), torch.stack(c_n)
 
     def _as_leaf(self, proxy: torch.fx.Proxy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Under torch.fx.symbolic_trace the network is one node, as `nn.LSTM` is."""
@@ -429,7 +434,7 @@ class QRNN(nn.Module):
 
     def extra_repr(self) -> str:
         widths = set(self.kernel_sizes)
-        words = f"{self.input_size}, {self.hidden_size}"
+        sizes = f"{self.input_size}, {self.hidden_size}"
         shown = {
             "num_layers": (self.num_layers, 1),
             "bias": (self.bias, True),
@@ -443,7 +448,7 @@ class QRNN(nn.Module):
             "causal": (self.causal, True),
         }
         return ", ".join(
-            [words, *(f"{name}={value!r}" for name, (value, default) in shown.items() if value != default)]
+            [sizes, *(f"{name}={value!r}" for name, (value, default) in shown.items() if value != default)]
         )
 
 

@@ -17,8 +17,8 @@ M = TypeVar("M", bound=nn.Module)
 def quantize(model: M, *, linear: bool = False, embedding: bool = False) -> M:
     """A copy whose QRNN layers hold int8 weights, in eval mode: for inference, several times as fast on CPUs with VNNI.
 
-    Every output channel of a weight has a scale, and every window of inputs gets one as it comes; gates and cells stay
-    float32. `quasirnn.ops.quantized` says how far results can differ. Everything a layer can do in eval mode works:
+    Every output channel of a weight has a scale, and every window of inputs gets one in the call; gates and cells stay
+    float32. `quasirnn.ops.quantized` gives a bound of the error. Everything a layer can do in eval mode works:
     states, lengths, packed sequences, both directions, `state_dict`, `save_pretrained`, `torch.export`.
 
     Args:
@@ -35,18 +35,18 @@ def quantize(model: M, *, linear: bool = False, embedding: bool = False) -> M:
     """
     if any(isinstance(module, QuantizedQRNNLayer) for module in model.modules()):
         raise ValueError("quantize: the model is already quantised.")
-    wanted = [QRNNLayer] + [nn.Linear] * linear + [nn.Embedding] * embedding
-    if not any(type(module) in wanted for module in model.modules()):
+    types = [QRNNLayer] + [nn.Linear] * linear + [nn.Embedding] * embedding
+    if not any(type(module) in types for module in model.modules()):
         raise ValueError(f"quantize: {type(model).__name__} has no QRNN layer.")
-    wide = {p.dtype for m in model.modules() if type(m) in wanted for p in m.parameters(recurse=False)} - {
+    others = {p.dtype for m in model.modules() if type(m) in types for p in m.parameters(recurse=False)} - {
         torch.float32
     }
-    if wide:
-        raise TypeError(f"quantize: the weights must be float32, got {sorted(map(str, wide))}. model.float()?")
+    if others:
+        raise TypeError(f"quantize: the weights must be float32, got {sorted(map(str, others))}. model.float()?")
     holder = nn.ModuleList([copy.deepcopy(model)])
     quantize_(holder, linear=linear, embedding=embedding)
     for module in holder.modules():
-        # That of a model of ours, wherever it stands; what others call so can be anything.
+        # Of a model of ours, at any depth; an attribute of this name elsewhere can be anything.
         config: Any = getattr(module, "config", None)
         if isinstance(config, dict):
             module.config = {**config, "quantized": {"linear": linear, "embedding": embedding}}  # type: ignore[assignment]

@@ -1,9 +1,9 @@
 """Derivatives of the operators, and the functions through which everything calls them.
 
-Autograd is registered with the operators, so that compiled and exported programs have it. An eager call goes through an
-autograd function outside the dispatcher instead, which costs a third as much. Where more is asked for than one backward
-(a second one, forward mode, `torch.func`, `vmap`) the same function is composed of ordinary tensor operations around
-one that is closed under all of these: the recurrence, whose derivatives are recurrences again.
+Autograd is registered with the operators, so that compiled and exported programs have it. An eager call uses an
+autograd function outside the dispatcher instead, which costs a third as much. For more than one backward (double
+backward, forward mode, `torch.func`, `vmap`) the same function is composed of ordinary tensor operations around the
+recurrence, whose derivatives are recurrences again.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from quasirnn.ops import backends, plain, reference, torch_internals
 from quasirnn.ops.operators import SCHEMAS, library
-from quasirnn.ops.padding import without
+from quasirnn.ops.sequences import padding_of, without
 
 Maybe = Tensor | None
 
@@ -23,7 +24,7 @@ Maybe = Tensor | None
 
 
 class _Recurrence(torch.autograd.Function):
-    """h[t] = a[t] h[t-1] + b[t] in float32 or float64: by the operator, with derivatives made of itself."""
+    """h[t] = a[t] h[t-1] + b[t] in float32 or float64, by the operator; its derivatives are calls of itself."""
 
     @staticmethod
     def forward(
@@ -67,7 +68,7 @@ class _Recurrence(torch.autograd.Function):
         starts: Maybe,
         reverse: bool,
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        """A batch dimension is more rows."""
+        """The batch dimension becomes rows."""
         N = info.batch_size
 
         def as_rows(x: Tensor, dim: int | None, rows: int) -> Tensor:
@@ -90,9 +91,9 @@ def _recur(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool, lengths: Maybe, s
 def _composed_recurrence(
     a: Tensor, b: Tensor, h0: Maybe, lengths: Maybe, starts: Maybe, reverse: bool
 ) -> tuple[Tensor, Tensor]:
-    padding = plain.padding_of(a, lengths)
+    padding = padding_of(a, lengths)
     wide_a, wide_b = (without(plain.wide(x), padding) for x in (a, b))
-    # Not `zeros_like(a[0])` with what vmap has: a state is needed that has everyone's batch dimension.
+    # Under vmap the state needs the batch dimensions of both, so zeros_like(a[0]) would not do.
     first = torch.zeros_like(wide_a[0] * wide_b[0]) if h0 is None else h0
     h, last = _recur(wide_a, wide_b, first, reverse=reverse, lengths=lengths, starts=starts)
     return h.to(a.dtype), last
@@ -110,15 +111,8 @@ def _composed_pool(
     reverse: bool,
     _keep: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    padding = plain.padding_of(gates, lengths)
-    activated = reference.activate(
-        without(plain.wide(gates), padding),
-        plain.POOLINGS[num_gates],
-        None if bias is None else plain.wide(bias),
-        zoneout=0.0 if seed is None else zoneout,
-        seed=seed,
-    )
-    z, f, *others = activated if seed is not None else reference.expected_zoneout(activated, zoneout)
+    padding = padding_of(gates, lengths)
+    activated, (z, f, *others) = plain.activate(gates, bias, padding, seed, zoneout, num_gates)
     c, last = _composed_recurrence(f, others[1] * z if num_gates == 4 else (1 - f) * z, c0, lengths, starts, reverse)
     h = c if num_gates == 2 else others[0] * c
     kept = without(torch.cat(activated, dim=-1), padding)
@@ -153,9 +147,9 @@ def _composed_layer(
 
 
 def _replay(composed: Callable[..., Sequence[Tensor]], inputs: Sequence[Any], grads: Sequence[Maybe]) -> list[Maybe]:
-    """The gradient by way of the composition, where it must be differentiable or is batched itself.
+    """The gradient through the composition, where the gradient must be differentiable or is batched itself.
 
-    The aliases keep the inputs apart where one of them was computed from another.
+    The aliases separate inputs of which one was computed from another.
     """
     needed = [isinstance(x, Tensor) and x.requires_grad for x in inputs]
     create_graph = torch.is_grad_enabled()
@@ -183,7 +177,7 @@ def _replaying() -> bool:
     return not torch.compiler.is_compiling() and (torch.is_grad_enabled() or torch_internals.transforming())
 
 
-# One backward, by the kernels. `setup` and `backward` have the form that torch.library and autograd functions take.
+# One backward, by the kernels. `setup` and `backward` have the signatures of torch.library and of autograd functions.
 
 
 def _contiguous(grad: Maybe) -> Maybe:
@@ -192,7 +186,7 @@ def _contiguous(grad: Maybe) -> Maybe:
 
 
 def _kept(activated: Tensor) -> Tensor:
-    """What the forward kept. A graph exported without gradients kept nothing."""
+    """The gates that the forward kept. A graph exported without gradients kept none."""
     if activated.dim() != 3:
         raise RuntimeError(
             "quasirnn: this program was traced without gradients, so nothing was saved for the backward. Export or "
@@ -202,12 +196,12 @@ def _kept(activated: Tensor) -> Tensor:
 
 
 def _rows(bias: Maybe) -> int:
-    """Rows of the bias's gradient: none, one for all, or one for each batch row."""
+    """Rows of the bias' gradient: none, one for all, or one for each batch row."""
     return 0 if bias is None else 1 if bias.dim() == 1 else bias.shape[0]
 
 
 def _expected(zoneout: float, seed: Maybe) -> float:
-    """The zoneout that acts as its expectation: what was kept is before it, but after a random one."""
+    """The zoneout that acts as its expectation. The kept gates are before it, but after a random zoneout."""
     return zoneout if seed is None else 0.0
 
 
@@ -233,12 +227,17 @@ def _recurrence_backward(ctx: Any, *grads: Maybe) -> tuple[Maybe, ...]:
     return grad_a, grad_b, None if h0 is None else grad_h0, None, None, None
 
 
-def _pool_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    gates, bias, c0, lengths, starts, seed, *settings, _ = inputs
-    h, _, c, activated = output
-    # The gates themselves are needed by a double backward only; they are an input, so keeping them costs no copy.
-    num_gates = settings[1]
-    _save(ctx, (gates, bias, c0, lengths, starts, seed, h if num_gates == 2 else c, activated), *settings)
+def _pooling_setup(count: int) -> Callable[..., None]:
+    """For an operator whose inputs are `count` tensors, zoneout, num_gates, other settings, and keep."""
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        settings = inputs[count:-1]
+        h, _, c, activated = output
+        num_gates = settings[1]
+        # Some inputs are needed by a double backward only; saving an input costs no copy.
+        _save(ctx, (*inputs[:count], h if num_gates == 2 else c, activated), *settings)
+
+    return setup
 
 
 def _pool_backward(ctx: Any, grad_h: Maybe, grad_c_last: Maybe, grad_c: Maybe, grad_kept: Maybe) -> tuple[Maybe, ...]:
@@ -253,13 +252,6 @@ def _pool_backward(ctx: Any, grad_h: Maybe, grad_c_last: Maybe, grad_c: Maybe, g
         *map(_contiguous, grads), *kept, num_gates, reverse, _rows(bias)
     )
     return grad_gates, None if bias is None else grad_bias.view_as(bias), None if c0 is None else grad_c0, *[None] * 7
-
-
-def _layer_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, weight, bias, context, c0, lengths, starts, seed, *settings, _ = inputs
-    h, _, c, activated = output
-    num_gates = settings[1]
-    _save(ctx, (x, weight, bias, context, c0, lengths, starts, seed, h if num_gates == 2 else c, activated), *settings)
 
 
 def _layer_backward(ctx: Any, grad_h: Maybe, grad_c_last: Maybe, grad_c: Maybe, grad_kept: Maybe) -> tuple[Maybe, ...]:
@@ -290,7 +282,7 @@ def _differentiable(
     backward: Callable[..., tuple[Maybe, ...]],
     composed: Callable[..., tuple[Tensor, ...]],
 ) -> Callable[..., tuple[Tensor, ...]]:
-    """A function that calls the operator on the cheapest route on which its derivatives are right."""
+    """A function that calls the operator by the cheapest route on which its derivatives are correct."""
     torch.library.register_autograd(f"quasirnn::{name}", backward, setup_context=setup, lib=library)
     operator: Callable[..., tuple[Tensor, ...]] = getattr(torch.ops.quasirnn, name).default
     has_keep = "bool keep" in SCHEMAS[name]
@@ -310,11 +302,11 @@ def _differentiable(
     def call(*inputs: Any) -> tuple[Tensor, ...]:
         backends.warn_if_plain(inputs[0].device)
         needs_grad = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
-        # torch.jit.trace looks at the program again without gradients, and both must be the same.
+        # torch.jit.trace runs the program a second time without gradients, and both must be the same.
         tracing = not torch.compiler.is_compiling() and torch_internals.is_tracing()
         if has_keep and (needs_grad or tracing):
             inputs = (*inputs[:-1], True)
-        # A traced program holds the operator, which knows its own derivative, and no function of Python.
+        # A traced program contains the operator, which has its derivative registered, and no Python function.
         if tracing or torch.compiler.is_compiling():
             return operator(*inputs)
         if torch_internals.transforming():
@@ -326,5 +318,51 @@ def _differentiable(
 
 
 recurrence = _differentiable("recurrence", _recurrence_setup, _recurrence_backward, _composed_recurrence)
-pool = _differentiable("pool", _pool_setup, _pool_backward, _composed_pool)
-layer = _differentiable("layer", _layer_setup, _layer_backward, _composed_layer)
+pool = _differentiable("pool", _pooling_setup(6), _pool_backward, _composed_pool)
+layer = _differentiable("layer", _pooling_setup(8), _layer_backward, _composed_layer)
+
+
+def dropout(x: Tensor, probability: float, training: bool = True) -> Tensor:
+    """As `torch.nn.functional.dropout`, with a mask that is a function of a seed from torch's generator.
+
+    torch's own draws its numbers one by one, ten times as slow on a CPU. It is still used where there is no kernel (on
+    other devices, in compiled programs, under `torch.func`), and without autocast, so that runs in float32 resume to
+    the bits of earlier versions.
+    """
+    if not training or probability == 0.0:
+        return x
+    has_kernel = (
+        backends.kernels is not None
+        and x.is_cpu
+        and 2**-32 < probability < 1.0
+        and torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+        and not torch_internals.transforming()
+    )
+    if not has_kernel:
+        return functional.dropout(x, probability)
+    seed = torch.randint(2**63 - 1, ())
+    if torch.is_grad_enabled() and x.requires_grad:
+        with_gradient: Tensor = _dropout(x, seed, probability)
+        return with_gradient
+    dropped: Tensor = torch.ops.quasirnn.dropout(x.contiguous(), seed, probability)
+    return dropped
+
+
+class _Dropout(torch.autograd.Function):
+    """The backward applies the same operator to the gradient, so no mask is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seed: Tensor, probability: float) -> Tensor:
+        ctx.seed, ctx.probability = seed, probability
+        with torch_internals.below_autograd():
+            dropped: Tensor = torch.ops.quasirnn.dropout(x.contiguous(), seed, probability)
+        return dropped
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        # Dropout is linear in its input, so it is its own derivative, of any order.
+        return _dropout(grads[0], ctx.seed, ctx.probability), None, None
+
+
+_dropout: Any = _Dropout.apply

@@ -1,8 +1,8 @@
-"""Which kernels are here, and why not.
+"""Which kernels are available, and if not, why.
 
-The operators exist in every case; this module only decides who computes them: the compiled CPU kernels, Triton on a
-GPU, or plain PyTorch, which is right everywhere and slow. Triton is looked for by the first call with a GPU tensor, not
-by the import of this package.
+The operators always exist; this module decides what computes them: the compiled CPU kernels, Triton on a GPU, or plain
+PyTorch, which is correct everywhere and slow. Triton is imported by the first call with a GPU tensor, not with this
+package.
 
     QUASIRNN_BACKEND=plain     use no kernels even where there are some
     QUASIRNN_KERNELS=FILE.so   load this build of the CPU kernels instead of the installed one
@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from quasirnn.ops import amx, plain
+from quasirnn.ops import plain, torch_internals
 
 
 def library_path() -> str | None:
@@ -32,7 +32,7 @@ def library_path() -> str | None:
     path = os.environ.get("QUASIRNN_KERNELS")
     if path is not None:
         return path
-    # It is no Python module, but lies where one of this name would.
+    # Not a Python module, but installed where one of this name would be.
     spec = importlib.util.find_spec("quasirnn._kernels")
     return None if spec is None else spec.origin
 
@@ -51,7 +51,7 @@ def _load_kernels() -> tuple[str | None, str | None]:
     return path, None
 
 
-amx.avoid_hidden_tiles()
+torch_internals.avoid_hidden_tiles()
 kernels, reason = _load_kernels()
 
 
@@ -68,7 +68,7 @@ def gpu_kernels() -> tuple[ModuleType | None, str | None]:
     """The Triton kernels, or None and the reason. Never raises. Not to be called where there is no GPU."""
     if os.environ.get("QUASIRNN_BACKEND") == "plain":
         return None, "QUASIRNN_BACKEND=plain is set"
-    # On AMD's cards the number counts generations differently, and Triton runs on every one that torch does.
+    # AMD numbers its generations differently, and Triton runs on every card that torch supports.
     old = min(torch.cuda.get_device_capability(n) for n in range(torch.cuda.device_count())) < (7, 0)
     if old and torch.version.hip is None:
         return None, "Triton needs a GPU of compute capability 7.0 or newer"
@@ -83,7 +83,7 @@ def gpu_kernels() -> tuple[ModuleType | None, str | None]:
 
 
 def register(library: torch.library.Library) -> None:
-    """Has GPU tensors computed by Triton where it is there; `layer` and `stack` are plain and call these."""
+    """Compute GPU tensors with Triton if it is available; `layer` and `stack` are plain and call these."""
 
     def on_gpu(name: str) -> Callable[..., Any]:
         return lambda *inputs: getattr(gpu_kernels()[0] or plain, name)(*inputs)
@@ -92,22 +92,22 @@ def register(library: torch.library.Library) -> None:
         library.impl(name, on_gpu(name), "CUDA")
 
 
-# The registration lasts as long as this object. An implementation may come before the schema, as the CPU kernels' does.
+# The registration lasts as long as this object. An implementation may be registered before its schema.
 _gpu_library = torch.library.Library("quasirnn", "IMPL")
 register(_gpu_library)
 
 
 def warn_if_plain(device: torch.device) -> None:
-    """Say once per device type that the slow path is taken, and why; silent where it was asked for."""
+    """Warn once per device type that the slow path is used, and why; silent if the user asked for it."""
     if device.type in _warned or torch.compiler.is_compiling():
         return
     _warned.add(device.type)
-    # Only the device in use is asked about: the other's answer may cost the import of Triton.
-    ask = {"cpu": _on_cpu, "cuda": _on_cuda}.get(device.type)
-    found = ask() if ask else {"backend": "plain", "reason": f"there are none for {device.type}"}
-    if found["backend"] == "plain" and os.environ.get("QUASIRNN_BACKEND") != "plain":
+    # Only of the device in use: a report on the GPU may import Triton.
+    describe = {"cpu": _on_cpu, "cuda": _on_cuda}.get(device.type)
+    status = describe() if describe else {"backend": "plain", "reason": f"there are none for {device.type}"}
+    if status["backend"] == "plain" and os.environ.get("QUASIRNN_BACKEND") != "plain":
         warnings.warn(
-            f"quasirnn runs on plain PyTorch on {device.type}, many times slower than its kernels: {found['reason']}. "
+            f"quasirnn runs on plain PyTorch on {device.type}, many times slower than its kernels: {status['reason']}. "
             "`quasirnn doctor` says more.",
             RuntimeWarning,
             stacklevel=callers_level(),
@@ -115,7 +115,7 @@ def warn_if_plain(device: torch.device) -> None:
 
 
 def callers_level() -> int:
-    """How far up the stack the program is that called this package, directly or through a module of torch."""
+    """The `stacklevel` of the code that called this package, directly or through a module of torch."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("quasirnn", "torch"):
         frame, level = frame.f_back, level + 1
@@ -139,8 +139,8 @@ def _on_cpu() -> dict[str, Any]:
 
 
 def _on_cuda() -> dict[str, Any]:
-    """AMD's cards included: torch calls them cuda as well."""
+    """AMD's cards included: torch calls them cuda too."""
     if not torch.cuda.is_available():
         return {"backend": "absent", "reason": "torch finds no GPU"}
-    found, why_not = gpu_kernels()
-    return {"backend": "plain" if found is None else "triton", "reason": why_not}
+    module, missing = gpu_kernels()
+    return {"backend": "plain" if module is None else "triton", "reason": missing}

@@ -1,39 +1,28 @@
-"""What a caller can get wrong, said in one sentence: who, what must hold, what came, what to do."""
+"""Checks of arguments. An error is one sentence: who, what must hold, what was given, what to do."""
 
 import numbers
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental import proxy_tensor
-
-from quasirnn.ops.starts import Packed
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-# The gates of every pooling: those that the kernels have, and registered ones (variants.py).
+# The gates of every pooling: those of the kernels, and registered ones (`register_pooling`).
 POOLINGS = {"f": "zf", "fo": "zfo", "ifo": "zfoi"}
 FUSED = tuple(POOLINGS)
 
 
 class ShapeError(ValueError, RuntimeError):
-    """A size or device that does not fit. `nn.LSTM` raises RuntimeError for these; ValueError is what they are."""
+    """A wrong size or device. `nn.LSTM` raises RuntimeError for these; code that expects it or ValueError works."""
 
 
-class KindError(TypeError, ValueError):
-    """A type that does not fit. `nn.LSTM` raises ValueError for some of these, TypeError for others."""
+class ArgumentTypeError(TypeError, ValueError):
+    """A wrong type. `nn.LSTM` raises ValueError for some of these, TypeError for others."""
 
 
-class Rows(NamedTuple):
-    """Where sequences start and end, checked with their input: whoever receives it checks neither again."""
-
-    lengths: Tensor | None
-    starts: Tensor | None = None
-    packed: Packed | None = None
-
-
-def kind(value: Any) -> str:
-    """What came, in a word or two: the type, and the count where it is a tuple or list."""
+def type_name(value: Any) -> str:
+    """The type of a value for a message, with the length of a tuple or list."""
     return f"{type(value).__name__} of {len(value)}" if isinstance(value, tuple | list) else type(value).__name__
 
 
@@ -47,7 +36,7 @@ def strided(who: str, name: str, tensor: Tensor) -> Tensor:
     """Not sparse, nested or oneDNN's own: kernels address memory by strides."""
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
         layout = "nested" if tensor.is_nested else "quantized" if tensor.is_quantized else tensor.layout
-        raise KindError(
+        raise ArgumentTypeError(
             f"{who}: {name} must be a strided tensor, got {str(layout).removeprefix('torch.')}. {name}.to_dense()?"
         )
     return tensor
@@ -57,7 +46,7 @@ def is_float(who: str, name: str, value: Any) -> Tensor:
     tensor = is_tensor(who, name, value)
     if tensor.dtype not in FLOATS:
         raise TypeError(
-            f"{who}: {name} must be float32, float64, float16 or bfloat16, got {_short(tensor.dtype)}. {name}.float()?"
+            f"{who}: {name} must be float32, float64, float16 or bfloat16, got {short(tensor.dtype)}. {name}.float()?"
         )
     return tensor
 
@@ -84,15 +73,15 @@ def like(who: str, name: str, value: Any, other_name: str, other: Tensor) -> Ten
             f"{who}: {name} must have the shape of {other_name}, (T, B, H) = {tuple(other.shape)}, "
             f"got {tuple(tensor.shape)}.{hint}"
         )
-    same_kind(who, name, tensor, other_name, other)
+    same_type_and_device(who, name, tensor, other_name, other)
     return tensor
 
 
-def same_kind(who: str, name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+def same_type_and_device(who: str, name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
     same_device(who, name, tensor, other_name, other)
     if tensor.dtype != other.dtype:
-        raise KindError(
-            f"{who}: {name} must have the type of {other_name}, {_short(other.dtype)}, got {_short(tensor.dtype)}. "
+        raise ArgumentTypeError(
+            f"{who}: {name} must have the type of {other_name}, {short(other.dtype)}, got {short(tensor.dtype)}. "
             f"{name}.to({other.dtype})?"
         )
 
@@ -118,47 +107,13 @@ def initial_state(who: str, name: str, value: Any, B: int, H: int, beside: Tenso
     if value is None:
         return None
     tensor = shaped(who, name, value, "(B, H)", (B, H), beside)
-    wanted = torch.float64 if beside.dtype == torch.float64 else torch.float32
-    return tensor.to(wanted).contiguous()
-
-
-def lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tensor | None:
-    """Lengths as int64 on the device, each in 1..T. Takes a tensor or a sequence of integers."""
-    if value is None:
-        return None
-    if not isinstance(value, Tensor):
-        try:
-            value = torch.as_tensor(value)
-        except (TypeError, ValueError, RuntimeError):
-            raise TypeError(
-                f"{who}: lengths must be a tensor or a list of B integers, got {type(value).__name__}."
-            ) from None
-    value = strided(who, "lengths", value)
-    if value.dtype not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
-        raise TypeError(f"{who}: lengths must be integers, got {_short(value.dtype)}. lengths.long()?")
-    if value.is_meta and device.type != "meta":
-        raise ValueError(f"{who}: lengths is on meta, where it has no values, and the input on {device}.")
-    if value.dim() != 1 or value.shape[0] != B:
-        raise ValueError(
-            f"{who}: lengths must have one entry for each of the B = {B} rows, got shape {tuple(value.shape)}."
-        )
-    # A program under make_fx, as torch.func.linearize makes one, has no values either.
-    readable = not torch.compiler.is_compiling() and proxy_tensor.get_proxy_mode() is None
-    if readable and value.numel() > 0 and value.device.type != "meta":
-        shortest, longest = int(value.min()), int(value.max())
-        if shortest < 1:
-            raise ValueError(
-                f"{who}: every length must be at least 1, got {shortest}. Leave empty rows out of the batch."
-            )
-        if longest > T:
-            raise ValueError(f"{who}: a length of {longest} is more than the number of time steps, T = {T}.")
-    checked: Tensor = value.to(device=device, dtype=torch.int64).contiguous()
-    return checked
+    dtype = torch.float64 if beside.dtype == torch.float64 else torch.float32
+    return tensor.to(dtype).contiguous()
 
 
 def probability(who: str, name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real | int | float):
-        raise KindError(f"{who}: {name} must be a number in [0, 1], got {type(value).__name__}.")
+        raise ArgumentTypeError(f"{who}: {name} must be a number in [0, 1], got {type(value).__name__}.")
     number = float(value)
     if not 0.0 <= number <= 1.0:
         raise ValueError(f"{who}: {name} is a probability and must be in [0, 1], got {number}.")
@@ -191,5 +146,5 @@ def at_least_one(who: str, name: str, value: Any) -> int:
     return number
 
 
-def _short(dtype: torch.dtype) -> str:
+def short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")

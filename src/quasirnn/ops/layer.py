@@ -1,27 +1,36 @@
-"""One QRNN layer as a function: convolution over time, then pooling."""
+"""One QRNN layer as a function: convolution over time, then pooling, in one operator.
 
-from typing import NamedTuple
+Poolings of your own (docs/adding-a-pooling.md) run as ordinary tensor operations around the recurrence: on every device
+and under every transformation, with lengths, starts, states, zoneout and both directions. Only the fused pass over the
+gates is missing.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from quasirnn.ops import autograd, checks, plain, reference
-from quasirnn.ops import starts as sequence_starts
-from quasirnn.ops.context import last_inputs
 from quasirnn.ops.operators import state_type
-from quasirnn.ops.padding import without
-from quasirnn.ops.pooling import Lengths, checked_bias, zoneout_seed
+from quasirnn.ops.pooling import checked_bias, zoneout_seed
+from quasirnn.ops.sequences import Lengths, Rows, last_inputs, padding_of, without
+
+# See `register_pooling`.
+Pool = Callable[..., tuple[Tensor, Tensor, Tensor]]
+
+_registered: dict[str, Pool] = {}
 
 
 class LayerState(NamedTuple):
-    """Where a layer stands between two pieces of a sequence."""
+    """The state of a layer between two pieces of a sequence."""
 
     c: Tensor  # cells, (B, H)
     context: Tensor | None  # the last k - 1 inputs, (B, k - 1, D); None where none applies
 
 
 class LayerGates(NamedTuple):
-    """Everything a layer computed, after non-linearity and zoneout, each (T, B, H); o and i as the pooling has them."""
+    """Gates after non-linearity and zoneout, and cells, each (T, B, H); o and i if the pooling has them."""
 
     z: Tensor
     f: Tensor
@@ -58,8 +67,8 @@ def qrnn_layer(
 
         pre[t] = bias + sum over j = 0 .. k-1 of weight[:, j] x[t + j - (k - 1 - look_ahead)]
 
-    Rows of `weight` are the gates z, f, o, i; its columns are the inputs, oldest first. Outside a row's own length x
-    counts as zero, except for `context`, the k - 1 inputs before the first step.
+    Rows of `weight` are the gates z, f, o, i; its columns are the inputs, oldest first. x is zero outside a row's own
+    length, except for `context`, the k - 1 inputs before the first step.
 
     Args:
         x: (T, B, D).
@@ -78,7 +87,7 @@ def qrnn_layer(
     num_gates = len(checks.pooling(who, pooling)) + 1
     x = checks.sequence(who, "x", x, "(T, B, D)")
     weight = checks.is_float(who, "weight", weight)
-    T, B, D = x.shape
+    _, B, D = x.shape
     if weight.dim() != 3 or weight.shape[0] % num_gates or weight.shape[2] != D or 0 in weight.shape:
         raise ValueError(
             f'{who}: with pooling "{pooling}" and D = {D} inputs, weight must have shape ({num_gates} * H, k, {D}), '
@@ -92,7 +101,7 @@ def qrnn_layer(
             raise ValueError(f"{who}: only a causal layer in the forward direction has a context.")
         context = checks.shaped(who, "context", context, "(B, k - 1, D)", (B, k - 1, D), x)
     if autocast_type(x) is None:
-        checks.same_kind(who, "weight", weight, "x", x)
+        checks.same_type_and_device(who, "weight", weight, "x", x)
     else:
         checks.same_device(who, "weight", weight, "x", x)
         bias = None if bias is None else checks.is_float(who, "bias", bias).to(x.dtype)
@@ -102,12 +111,10 @@ def qrnn_layer(
         checked_bias(who, bias, B, width, x),
         checks.initial_state(who, "c0", c0, B, width // num_gates, x),
         context=context,
-        rows=checks.Rows(
-            checks.lengths(who, lengths, T, B, x.device), sequence_starts.check(who, starts, T, B, x.device)
-        ),
+        rows=Rows.checked(who, x, lengths, starts),
         seed=zoneout_seed(who, zoneout, seed, x),
         options=LayerOptions(
-            num_gates=num_gates,
+            pooling=pooling,
             context_size=0 if reverse or look_ahead else k - 1,
             look_ahead=look_ahead,
             zoneout=checks.probability(who, "zoneout", zoneout),
@@ -118,14 +125,18 @@ def qrnn_layer(
 
 
 class LayerOptions(NamedTuple):
-    """What a layer is told besides tensors."""
+    """The settings of a layer that are not tensors."""
 
-    num_gates: int
+    pooling: str
     context_size: int  # earlier inputs that the state carries
     look_ahead: int
     zoneout: float
     reverse: bool
     return_gates: bool
+
+    @property
+    def num_gates(self) -> int:
+        return len(checks.POOLINGS[self.pooling])
 
 
 def run_layer(
@@ -135,11 +146,13 @@ def run_layer(
     c0: Tensor | None,
     *,
     context: Tensor | None,
-    rows: checks.Rows,
+    rows: Rows,
     seed: Tensor | None,
     options: LayerOptions,
 ) -> LayerOutput:
-    """`qrnn_layer` on arguments that have been checked."""
+    """`qrnn_layer`, or the layer of a registered pooling, on arguments that have been checked."""
+    if options.pooling in _registered:
+        return _run_registered(x, weight, bias, c0, context, rows, seed, options)
     dtype = autocast_type(x) or x.dtype
     outputs = autograd.layer(
         x.to(dtype).contiguous(),
@@ -163,28 +176,33 @@ def layer_output(
     outputs: tuple[Tensor, ...],
     x: Tensor,
     context: Tensor | None,
-    rows: checks.Rows,
+    rows: Rows,
     seed: Tensor | None,
     options: LayerOptions,
 ) -> LayerOutput:
-    """What a layer returns, from what its operator does."""
+    """What a layer returns, from the outputs of its operator."""
     h, c_last, c, kept = outputs
-    c = h if options.num_gates == 2 else c
-    state = state_of(c_last, c, x, context, rows, options)
+    num_gates = options.num_gates
+    c = h if num_gates == 2 else c
+    state = _state(c_last, c, x, context, rows, options)
     if not options.return_gates:
         return LayerOutput(h, state, None)
-    z, f, *others = kept.chunk(options.num_gates, dim=-1)
+    gates = list(kept.chunk(num_gates, dim=-1))
     if options.zoneout > 0 and seed is None:
         # The operator keeps the gates before the expectation.
-        padding = plain.padding_of(kept, rows.lengths)
-        activated = reference.expected_zoneout([z, f, *others], options.zoneout)
-        z, f, *others = (without(gate, padding) for gate in activated)
+        padding = padding_of(kept, rows.lengths)
+        gates = [without(gate, padding) for gate in reference.expected_zoneout(gates, options.zoneout)]
+    return LayerOutput(h, state, _named(gates, c))
+
+
+def _named(gates: list[Tensor], c: Tensor) -> LayerGates:
+    z, f, *others = gates
     o, i = (*others, None, None)[:2]
-    return LayerOutput(h, state, LayerGates(z, f, o, i, c))
+    return LayerGates(z, f, o, i, c)
 
 
-def state_of(
-    c_last: Tensor, c: Tensor, x: Tensor, context: Tensor | None, rows: checks.Rows, options: LayerOptions
+def _state(
+    c_last: Tensor, c: Tensor, x: Tensor, context: Tensor | None, rows: Rows, options: LayerOptions
 ) -> LayerState:
     """The state of every row, or of every packed sequence."""
     if rows.packed is None:
@@ -194,8 +212,57 @@ def state_of(
 
 
 def autocast_type(x: Tensor) -> torch.dtype | None:
-    """Under autocast the operator's inputs are cast at its edge, as for a matrix multiplication; the state is not."""
+    """The type to which autocast casts the operator's inputs, as for a matrix product; None without. Not the state."""
     device = x.device.type
     if device == "meta" or x.dtype == torch.float64 or not torch.is_autocast_enabled(device):
         return None
     return torch.get_autocast_dtype(device)
+
+
+def register_pooling(name: str, gates: str, pool: Pool) -> None:
+    """Make `pooling=name` known to `QRNN` and `QRNNLayer`.
+
+    Args:
+        gates: the letters of its gates in the order of the weight's rows: "zf", "zfo" or "zfoi". z is a tanh, the
+            others are sigmoids; zoneout acts on f, and on i.
+        pool: pool(recur, z, f, ...) -> (h, c, last), from the activated gates, (T, B, H) each in float32 or float64.
+            recur(a, b) gives every c[t] = a[t] * c[t-1] + b[t], (T, B, H), and the last one of each row, (B, H). h and
+            c are (T, B, H), last is (B, H).
+    """
+    if gates not in checks.POOLINGS.values():
+        raise ValueError(f'register_pooling: gates must be "zf", "zfo" or "zfoi", got {gates!r}.')
+    if name in checks.FUSED:
+        raise ValueError(f'register_pooling: the pooling "{name}" already exists.')
+    checks.POOLINGS[name] = gates
+    _registered[name] = pool
+
+
+def _run_registered(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    c0: Tensor | None,
+    context: Tensor | None,
+    rows: Rows,
+    seed: Tensor | None,
+    options: LayerOptions,
+) -> LayerOutput:
+    dtype = autocast_type(x) or x.dtype
+    order: dict[str, Any] = {"reverse": options.reverse, "lengths": rows.lengths, "starts": rows.starts}
+    before = None if context is None else context.to(dtype)
+    gates = reference.convolve(x.to(dtype), weight.to(dtype), before, look_ahead=options.look_ahead, **order)
+    padding = padding_of(gates, rows.lengths)
+    _, activated = plain.activate(gates, bias, padding, seed, options.zoneout, options.num_gates)
+    first = None if c0 is None else c0.to(state_type(dtype)).contiguous()
+
+    def recur(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = (without(part, padding).contiguous() for part in (a, b))
+        c, last = autograd.recurrence(a, b, first, rows.lengths, rows.starts, options.reverse)
+        return c, last
+
+    h, c, last = _registered[options.pooling](recur, *activated)
+    h, c = (without(part, padding).to(dtype) for part in (h, c))
+    state = _state(last, c, x, context, rows, options)
+    if not options.return_gates:
+        return LayerOutput(h, state, None)
+    return LayerOutput(h, state, _named([without(gate, padding).to(dtype) for gate in activated], c))

@@ -1,14 +1,14 @@
-"""The operator contract: what schemas.inc cannot say, and shape functions. Derivatives are in autograd.py.
+"""The operator contract beyond schemas.inc, and shape functions. Derivatives are in autograd.py.
 
 Three operators carry a gradient: `recurrence` (h[t] = a[t] h[t-1] + b[t]), `pool` (fused, from pre-activations) and
 `layer` (convolution and pooling). Each has a second operator that computes its gradient. `stack` has none: it runs all
 layers of a causal, one-directional network at once, for inference.
 
 Tensors are contiguous and time-major. `num_gates` names the pooling: 2 f, 3 fo, 4 ifo. `keep` asks for what the
-backward needs: the activated gates and, unless h is the cells itself, the cells. What was not asked for is empty.
+backward needs: the activated gates and, unless h is the cells itself, the cells; they are empty without it.
 `zoneout` with a `seed` is a random mask, which the kept gates have in them; without a seed it is its expectation,
 f' = p + (1 - p) f and i' = (1 - p) i, and the kept gates are f and i. `c0` and `c_last` are float32 for 16-bit gates. A
-bias is (gates * H), or (B, gates * H). `starts`, (T, B), says where a new sequence starts inside a row.
+bias is (gates * H), or (B, gates * H). `starts`, (T, B), is True where a new sequence starts inside a row.
 """
 
 import ast
@@ -36,7 +36,7 @@ SCHEMAS = _read_schemas()
 
 
 def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """For those who call an operator directly: nonsense is a ValueError, not what arithmetic on it happens to raise."""
+    """For direct calls of an operator: wrong arguments are a ValueError, not some error of the arithmetic on them."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -57,7 +57,7 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name, _schema in SCHEMAS.items():
-    # The compiled library has defined them, where there is one.
+    # The compiled library, if there is one, has defined them.
     if not hasattr(torch.ops.quasirnn, _name):
         library.define(_schema)
     if hasattr(plain, _name):
@@ -90,7 +90,8 @@ def _(grad_h, grad_h_last, a, h, h0, lengths, starts, reverse):
     return torch.empty_like(a), torch.empty_like(a), _state(a, a.shape[1], a.shape[2])
 
 
-def _pooled(like: Tensor, T: int, B: int, H: int, num_gates: int, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def pooled(like: Tensor, T: int, B: int, H: int, num_gates: int, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Empty outputs of a pooling: h, c_last, c, activated."""
     c = like.new_empty(T, B, H) if keep and num_gates != 2 else like.new_empty(0)
     activated = like.new_empty(T, B, num_gates * H) if keep else like.new_empty(0)
     return like.new_empty(T, B, H), _state(like, B, H), c, activated
@@ -99,7 +100,7 @@ def _pooled(like: Tensor, T: int, B: int, H: int, num_gates: int, keep: bool) ->
 @_shapes("pool")
 def _(gates, bias, c0, lengths, starts, seed, zoneout, num_gates, reverse, keep):
     T, B, W = gates.shape
-    return _pooled(gates, T, B, W // num_gates, num_gates, keep)
+    return pooled(gates, T, B, W // num_gates, num_gates, keep)
 
 
 @_shapes("pool_backward")
@@ -126,7 +127,7 @@ def _(
 @_shapes("layer")
 def _(x, weight, bias, context, c0, lengths, starts, seed, zoneout, num_gates, look_ahead, reverse, keep):
     T, B, _ = x.shape
-    return _pooled(x, T, B, weight.shape[0] // num_gates, num_gates, keep)
+    return pooled(x, T, B, weight.shape[0] // num_gates, num_gates, keep)
 
 
 @_shapes("layer_backward")
@@ -160,13 +161,29 @@ def _(
     )
 
 
-@_shapes("stack")
-def _(x, weights, biases, state, zoneout, num_gates, dense):
+def stacked(x: Tensor, weights: list[Tensor], num_gates: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Empty outputs of a stack: output, h_n, c_n."""
     T, B, _ = x.shape
     H = weights[0].shape[0] // num_gates
     width = H + max((w.shape[1] - 1) * w.shape[2] for w in weights)
     c_n = x.new_empty(len(weights), B, width, dtype=state_type(x.dtype))
     return x.new_empty(T, B, H), x.new_empty(len(weights), B, H), c_n
+
+
+@_shapes("stack")
+def _(x, weights, biases, state, zoneout, num_gates, dense):
+    return stacked(x, weights, num_gates)
+
+
+@_shapes("dropout")
+def _(x, seed, probability):
+    return torch.empty_like(x)
+
+
+@_shapes("softmax_loss")
+def _(logits, bias, targets):
+    dtype = state_type(logits.dtype)
+    return logits.new_empty(logits.shape[0], dtype=dtype), logits.new_empty(logits.shape[1], dtype=dtype)
 
 
 _stack = torch.ops.quasirnn.stack.default

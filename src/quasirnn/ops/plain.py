@@ -1,21 +1,23 @@
 """The operators in plain PyTorch: for devices without kernels, and where nothing could be compiled.
 
 Forward is the reference in the type the state has. Backward uses that the adjoint of a recurrence is a recurrence read
-the other way: with D[t] the whole gradient of h[t], D[t] = g[t] + a[t+1] * D[t+1].
+the other way: with D[t] the total gradient of h[t], D[t] = g[t] + a[t+1] * D[t+1].
 """
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from quasirnn.ops import reference
-from quasirnn.ops.context import last_inputs
-from quasirnn.ops.padding import without
-from quasirnn.ops.starts import after_first, cuts, outside_window
+from quasirnn.ops.random_masks import kept_elements
+from quasirnn.ops.sequences import after_first, cuts, last_inputs, outside_window, padding_of, without
 
 # The number of gates names the pooling.
 POOLINGS = {2: "f", 3: "fo", 4: "ifo"}
+# The target of a row that does not count, as in torch's cross_entropy.
+IGNORED = -100
 
 
 def wide(x: Tensor) -> Tensor:
@@ -23,22 +25,12 @@ def wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def padding_of(x: Tensor, lengths: Tensor | None) -> Tensor | None:
-    """True past a row's length, (T, B, 1)."""
-    if lengths is None:
-        return None
-    return (torch.arange(x.shape[0], device=x.device)[:, None] >= lengths)[:, :, None]
-
-
 def _or_zeros(grad: Tensor | None, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if grad is None else wide(grad)
 
 
 def step_before(x: Tensor, first: Tensor, reverse: bool, lengths: Tensor | None, starts: Tensor | None) -> Tensor:
-    """x one step earlier in the order of reading; `first`, (B, H), where a row's first step is read.
-
-    Zero where a sequence starts inside the row.
-    """
+    """x one step earlier in the order of reading: `first`, (B, H), at a row's first step, zero at later starts."""
     cut = cuts(starts, reverse, lengths)
     if not reverse:
         return without(torch.cat([first[None], x[:-1]]), cut)
@@ -58,9 +50,9 @@ def adjoint(
     lengths: Tensor | None,
     starts: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The whole gradient D of every h[t], and of h0, from the gradient that reaches each h[t] directly.
+    """The total gradient D of every h[t], and of h0, from the gradient that reaches each h[t] directly.
 
-    Read the other way, the step that follows t multiplies what arrives; nothing follows the last.
+    In the recurrence read the other way the factor at t is that of the step after it; the last step has none.
     """
     starts_back = after_first(starts) if reverse else starts
     after = step_before(a, torch.ones_like(a[0]), not reverse, lengths, starts_back)
@@ -101,6 +93,25 @@ def recurrence_backward(
     return without(grad_a, padding).to(a.dtype), D.to(a.dtype, copy=True), grad_h0
 
 
+def activate(
+    gates: Tensor,
+    bias: Tensor | None,
+    padding: Tensor | None,
+    seed: Tensor | None,
+    zoneout: float,
+    num_gates: int,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The activated gates: as the backward needs them, and as they act, after the expectation of zoneout."""
+    activated = reference.activate(
+        without(wide(gates), padding),
+        POOLINGS[num_gates],
+        None if bias is None else wide(bias),
+        zoneout=0.0 if seed is None else zoneout,
+        seed=seed,
+    )
+    return activated, activated if seed is not None else reference.expected_zoneout(activated, zoneout)
+
+
 def pool(
     gates: Tensor,
     bias: Tensor | None,
@@ -114,14 +125,7 @@ def pool(
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     padding = padding_of(gates, lengths)
-    activated = reference.activate(
-        without(wide(gates), padding),
-        POOLINGS[num_gates],
-        None if bias is None else wide(bias),
-        zoneout=0.0 if seed is None else zoneout,
-        seed=seed,
-    )
-    z, f, *others = activated if seed is not None else reference.expected_zoneout(activated, zoneout)
+    activated, (z, f, *others) = activate(gates, bias, padding, seed, zoneout, num_gates)
     b = others[1] * z if num_gates == 4 else (1 - f) * z
     c, last = reference.linear_recurrence(f, b, c0, reverse=reverse, lengths=lengths, starts=starts)
     h = (c if num_gates == 2 else without(others[0], padding) * c).to(gates.dtype)
@@ -159,7 +163,7 @@ def pool_backward(
     D, grad_first = adjoint(reference.linear_recurrence, f, direct_c, grad_last, reverse, lengths, starts)
     before = step_before(cw, _or_zeros(c0, cw[0]), reverse, lengths, starts)
     d_z, d_f = (D * others[1], D * before) if num_gates == 4 else (D * (1 - f), D * (before - z))
-    # The expectation of zoneout scales what reaches f and i.
+    # The expectation of zoneout scales the gradients of f and i.
     grads = [(d_z + direct[0]) * (1 - z * z), ((1 - zoneout) * d_f + direct[1]) * kept[1] * (1 - kept[1])]
     if num_gates >= 3:
         grads.append((grad_h * cw + direct[2]) * others[0] * (1 - others[0]))
@@ -188,13 +192,11 @@ def layer(
     reverse: bool,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    T, k = x.shape[0], weight.shape[1]
-    padded = _as_read(x, context, k - 1 - look_ahead, look_ahead, reverse, lengths)
-    # Products are made apart and then added: a product that starts from a sum (addmm) rounds it at every step.
-    outside = outside_window(reference.turned(starts, lengths) if reverse else starts, k, look_ahead)
-    gates = without(padded[:T], outside[0]) @ weight[:, 0].T
-    for j in range(1, k):
-        gates += without(padded[j : j + T], outside[j]) @ weight[:, j].T
+    first, *others = taps(x, weight.shape[1], context, look_ahead, reverse, lengths, starts)
+    # Separate products, added afterwards: addmm would round the running sum at every step.
+    gates = first @ weight[:, 0].T
+    for j, tap in enumerate(others, start=1):
+        gates += tap @ weight[:, j].T
     gates = reference.flip(gates, lengths) if reverse else gates
     outputs: tuple[Tensor, Tensor, Tensor, Tensor] = torch.ops.quasirnn.pool(
         gates, bias, c0, lengths, starts, seed, zoneout, num_gates, reverse, keep
@@ -202,15 +204,19 @@ def layer(
     return outputs
 
 
-def _as_read(
-    x: Tensor, context: Tensor | None, before: int, after: int, reverse: bool, lengths: Tensor | None
-) -> Tensor:
-    """The input in the order it is read, with what stands before its first step and after its last."""
-    x = without(x, padding_of(x, lengths))
-    x = reference.flip(x, lengths) if reverse else x
-    _, B, D = x.shape
-    first = x.new_zeros(before, B, D) if context is None else context.transpose(0, 1)
-    return torch.cat([first, x, x.new_zeros(after, B, D)])
+def taps(
+    x: Tensor,
+    k: int,
+    context: Tensor | None,
+    look_ahead: int,
+    reverse: bool,
+    lengths: Tensor | None,
+    starts: Tensor | None,
+) -> list[Tensor]:
+    """`reference.taps` of the input in the order in which it is read."""
+    if reverse:
+        x, starts = reference.flip(x, lengths), reference.turned(starts, lengths)
+    return reference.taps(x, k, context, look_ahead, lengths, starts)
 
 
 def _sum_of_products(rows: Tensor, columns: Tensor) -> Tensor:
@@ -249,12 +255,11 @@ def layer_backward(
     )
     T, k = x.shape[0], weight.shape[1]
     before = k - 1 - look_ahead
-    padded = _as_read(x, context, before, look_ahead, reverse, lengths)
     rows = (reference.flip(grad_gates, lengths) if reverse else grad_gates).flatten(0, 1)
     outside = outside_window(reference.turned(starts, lengths) if reverse else starts, k, look_ahead)
-    columns = [without(padded[j : j + T], outside[j]) for j in range(k)]
+    columns = taps(x, k, context, look_ahead, reverse, lengths, starts)
     grad_weight = torch.stack([_sum_of_products(rows, column.flatten(0, 1)) for column in columns], dim=1)
-    grad_padded = torch.zeros_like(padded)
+    grad_padded = x.new_zeros(k - 1 + T, *x.shape[1:])
     for j in range(k):
         grad_padded[j : j + T] += without((rows @ weight[:, j]).view_as(x), outside[j])
     grad_context = x.new_empty(0) if context is None else grad_padded[:before].transpose(0, 1).contiguous()
@@ -308,6 +313,21 @@ def stack_of(
         h_n.append(h[-1])
         after = last_inputs(x, context, k - 1, None)
         c = c if after is None else torch.cat([c, after.flatten(1).to(c.dtype)], dim=1)
-        c_n.append(torch.nn.functional.pad(c, (0, width - c.shape[1])))
+        c_n.append(functional.pad(c, (0, width - c.shape[1])))
         x = torch.cat([x, h], dim=-1) if dense else h
     return h, torch.stack(h_n), torch.stack(c_n)
+
+
+def dropout(x: Tensor, seed: Tensor, probability: float) -> Tensor:
+    kept = kept_elements(seed, x.numel(), probability).view_as(x)
+    return torch.where(kept, x * (1.0 / (1.0 - probability)), 0.0)
+
+
+def softmax_loss(logits: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    biased = logits.to(bias.dtype) + bias
+    losses = functional.cross_entropy(biased, targets, reduction="none", ignore_index=IGNORED)
+    grad = torch.softmax(biased, dim=-1)
+    grad.scatter_add_(1, targets.clamp(min=0)[:, None], torch.full_like(losses, -1.0)[:, None])
+    grad.masked_fill_((targets == IGNORED)[:, None], 0)
+    logits.copy_(grad)
+    return losses, grad.sum(0)

@@ -3,20 +3,15 @@
 Everything is time-major, (T, B, H). `reverse=True` reads each row from its end to its beginning. `lengths` gives each
 row's own length: outputs past it are zero and the last state is taken at the row's own end; what the padding holds is
 never read. `starts`, a boolean (T, B), is True where a new sequence starts inside a row: the state is zero before it.
-16-bit gates run with a float32 state, which is also what `c_last` comes back as.
+16-bit gates have a float32 state, and `c_last` is float32 too.
 """
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from quasirnn.ops import autograd, checks
-from quasirnn.ops import starts as sequence_starts
-from quasirnn.ops.padding import without
-from quasirnn.ops.plain import padding_of, wide
-
-Lengths = Tensor | Sequence[int] | None
+from quasirnn.ops.plain import wide
+from quasirnn.ops.sequences import Lengths, Rows, padding_of, without
 
 
 def f_pool(
@@ -114,8 +109,8 @@ def linear_recurrence(
     >>> linear_recurrence(ones, ones)[0].flatten().tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
-    h0, lengths, starts = _check("linear_recurrence", {"b": b, "a": a}, "h0", h0, lengths, starts)
-    h, last = autograd.recurrence(a.contiguous(), b.contiguous(), h0, lengths, starts, bool(reverse))
+    h0, rows = _check("linear_recurrence", {"b": b, "a": a}, "h0", h0, lengths, starts)
+    h, last = autograd.recurrence(a.contiguous(), b.contiguous(), h0, rows.lengths, rows.starts, bool(reverse))
     return h, last
 
 
@@ -148,19 +143,20 @@ def fused_pool(
     who = "fused_pool"
     num_gates = len(checks.pooling(who, pooling)) + 1
     gates = checks.sequence(who, "gates", gates, f"(T, B, {num_gates} * H)")
-    T, B, width = gates.shape
+    _, B, width = gates.shape
     if width == 0 or width % num_gates:
         raise ValueError(
             f'{who}: with pooling "{pooling}" the last dimension of gates must be {num_gates} * H, got {width} '
             f"in shape {tuple(gates.shape)}."
         )
     c0 = checks.initial_state(who, "c0", c0, B, width // num_gates, gates)
+    rows = Rows.checked(who, gates, lengths, starts)
     h, last, _, _ = autograd.pool(
         gates.contiguous(),
         checked_bias(who, bias, B, width, gates),
         c0,
-        checks.lengths(who, lengths, T, B, gates.device),
-        sequence_starts.check(who, starts, T, B, gates.device),
+        rows.lengths,
+        rows.starts,
         zoneout_seed(who, checks.probability(who, "zoneout", zoneout), seed, gates),
         float(zoneout),
         num_gates,
@@ -181,7 +177,7 @@ def checked_bias(who: str, bias: Tensor | None, B: int, width: int, beside: Tens
             f"{who}: bias must have shape (gates * H) = ({width},) or (B, gates * H) = ({B}, {width}), "
             f"got {tuple(bias.shape)}."
         )
-    checks.same_kind(who, "bias", bias, "the input", beside)
+    checks.same_type_and_device(who, "bias", bias, "the input", beside)
     return bias.contiguous()
 
 
@@ -202,13 +198,13 @@ def _pool(
 
     16-bit gates are multiplied in float32, as the state is.
     """
-    c0, lengths, starts = _check(who, gates, "c0", c0, lengths, starts)
+    c0, rows = _check(who, gates, "c0", c0, lengths, starts)
     dtype = gates["z"].dtype
-    padding = padding_of(gates["z"], lengths)
+    padding = padding_of(gates["z"], rows.lengths)
     gates = {name: without(wide(gate), padding) for name, gate in gates.items()}
     z, f = gates["z"], gates["f"]
     b = gates["i"] * z if "i" in gates else (1 - f) * z
-    c, last = autograd.recurrence(f.contiguous(), b.contiguous(), c0, lengths, starts, bool(reverse))
+    c, last = autograd.recurrence(f.contiguous(), b.contiguous(), c0, rows.lengths, rows.starts, bool(reverse))
     return (gates["o"] * c if "o" in gates else c).to(dtype), last
 
 
@@ -219,17 +215,13 @@ def _check(
     state: Tensor | None,
     lengths: Lengths,
     starts: Tensor | None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The initial state, the lengths and the starts, checked, as the gates are."""
+) -> tuple[Tensor | None, Rows]:
+    """Check the gates; returns the initial state, and where sequences begin and end, both checked."""
     (first, z), *others = gates.items()
     z = checks.sequence(who, first, z)
     for name, gate in others:
         checks.like(who, name, gate, first, z)
-    T, B, H = z.shape
+    _, B, H = z.shape
     if H == 0:
         raise ValueError(f"{who}: {first} has no channels, shape {tuple(z.shape)}; H must be at least 1.")
-    return (
-        checks.initial_state(who, state_name, state, B, H, z),
-        checks.lengths(who, lengths, T, B, z.device),
-        sequence_starts.check(who, starts, T, B, z.device),
-    )
+    return checks.initial_state(who, state_name, state, B, H, z), Rows.checked(who, z, lengths, starts)

@@ -1,9 +1,9 @@
 """int8 products for inference: the operators, and how numbers become integers.
 
     w[j, k] = scale[j] * q[j, k] + e,  |e| <= scale[j] / 2          a scale for each output channel, made once
-    x[k]    = s * p[k] + e',           |e'| <= s / 2                a scale for each row, made as it comes
+    x[k]    = s * p[k] + e',           |e'| <= s / 2                a scale for each row, computed in the call
 
-A row of the layer is a whole window, k * D numbers. The sums of p[k] * q[j, k] are exact in int32; gates and cells,
+A row of the layer is a window, k * D numbers. The sums of p[k] * q[j, k] are exact in int32; gates and cells,
 computed from them, are float32. So each pre-activation differs from the exact one by at most (see `error_bound`)
 
     s / 2 * sum |w[j]|  +  scale[j] / 2 * sum |x|  +  K * s * scale[j] / 4
@@ -17,11 +17,9 @@ import torch
 from torch import Tensor
 
 from quasirnn.ops import backends, plain, reference
-from quasirnn.ops.checks import Rows
 from quasirnn.ops.layer import LayerOptions, LayerOutput, layer_output
-from quasirnn.ops.operators import _pooled, library
-from quasirnn.ops.padding import without
-from quasirnn.ops.starts import outside_window
+from quasirnn.ops.operators import library, pooled, stacked
+from quasirnn.ops.sequences import Rows
 
 
 def quantize_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,7 +80,7 @@ def quantized_stack(*inputs: Any) -> Any:
     return torch.ops.quasirnn.quantized_stack.default(*inputs)
 
 
-# The same in plain PyTorch: right on every device, and the definition for the kernels.
+# The same in plain PyTorch: correct on every device, and the definition for the kernels.
 
 
 def _rows_as_int8(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,10 +101,7 @@ def _linear(x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None) -> Te
 
 
 def _layer(x, weight, scale, bias, context, c0, lengths, starts, zoneout, num_gates, look_ahead, reverse, keep):  # type: ignore[no-untyped-def]
-    T, k = x.shape[0], weight.shape[1]
-    padded = plain._as_read(x, context, k - 1 - look_ahead, look_ahead, reverse, lengths)
-    outside = outside_window(reference.turned(starts, lengths) if reverse else starts, k, look_ahead)
-    windows = torch.cat([without(padded[j : j + T], outside[j]) for j in range(k)], dim=-1)
+    windows = torch.cat(plain.taps(x, weight.shape[1], context, look_ahead, reverse, lengths, starts), dim=-1)
     gates = _linear(windows, weight, scale, None)
     gates = reference.flip(gates, lengths) if reverse else gates
     return torch.ops.quasirnn.pool(gates, bias, c0, lengths, starts, None, zoneout, num_gates, reverse, keep)
@@ -137,15 +132,12 @@ for _name, _plain in (
 @torch.library.register_fake("quasirnn::quantized_layer", lib=library)
 def _(x, weight, scale, bias, context, c0, lengths, starts, zoneout, num_gates, look_ahead, reverse, keep):  # type: ignore[no-untyped-def]
     T, B, _ = x.shape
-    return _pooled(x, T, B, weight.shape[0] // num_gates, num_gates, keep)
+    return pooled(x, T, B, weight.shape[0] // num_gates, num_gates, keep)
 
 
 @torch.library.register_fake("quasirnn::quantized_stack", lib=library)
 def _(x, weights, scales, biases, state, zoneout, num_gates, dense):  # type: ignore[no-untyped-def]
-    T, B, _ = x.shape
-    H = weights[0].shape[0] // num_gates
-    width = H + max((w.shape[1] - 1) * w.shape[2] for w in weights)
-    return x.new_empty(T, B, H), x.new_empty(len(weights), B, H), x.new_empty(len(weights), B, width)
+    return stacked(x, weights, num_gates)
 
 
 @torch.library.register_fake("quasirnn::quantized_linear", lib=library)

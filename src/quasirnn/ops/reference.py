@@ -9,9 +9,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from quasirnn.ops.padding import without
-from quasirnn.ops.starts import cuts, outside_window
-from quasirnn.ops.zoneout import zoned_channels
+from quasirnn.ops.random_masks import zoned_channels
+from quasirnn.ops.sequences import cuts, outside_window, padding_of, without
 
 Maybe = Tensor | None
 
@@ -115,8 +114,7 @@ def convolve(
 def taps(x: Tensor, k: int, context: Maybe, look_ahead: int, lengths: Maybe, starts: Maybe) -> list[Tensor]:
     """What each of the k places of the window sees at every step, oldest input first: k of (T, B, D)."""
     T, B, D = x.shape
-    if lengths is not None:
-        x = torch.where((torch.arange(T, device=x.device)[:, None] < lengths)[:, :, None], x, torch.zeros_like(x))
+    x = without(x, padding_of(x, lengths))
     before = x.new_zeros(k - 1 - look_ahead, B, D) if context is None else context.transpose(0, 1)
     padded = torch.cat([before, x, x.new_zeros(look_ahead, B, D)])
     outside = outside_window(starts, k, look_ahead)

@@ -2,8 +2,11 @@
 
 Each has a fallback for versions of torch without it, which gives the same results, more slowly;
 `tests/ops/test_torch_internals.py` runs the layer on each of them. Call these as `torch_internals.name()`.
+
+At the end: a workaround for oneDNN, torch's own library of products, on some virtual machines.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -11,9 +14,10 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from quasirnn.ops import amx
-
 _C: Any = torch._C
+# The instruction set at which oneDNN stops, and the last one below AMX.
+ONEDNN_ISA, BELOW_AMX = "ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16"
+TILE_LEAF = 0x1D
 
 
 def _is_any_autocast_enabled() -> bool:
@@ -64,15 +68,15 @@ def _find_cpu_bfloat16() -> Callable[[], bool] | None:
     if None in queries:
         return None
     # On Intel's CPUs AVX512_BF16 without AMX is no faster than float32.
-    return lambda: not amx.avoided() and any(query() for query in queries if query is not None)
+    return lambda: os.environ.get(ONEDNN_ISA) != BELOW_AMX and any(query() for query in queries if query is not None)
 
 
 def _never() -> bool:
     return False
 
 
-# What serves without the private part: the public function that is slower, or the answer that leads to the general
-# path. Without `untraced`, torch.jit.trace warns about the sizes that are compared.
+# Used where the private part is missing: a slower public function, or the answer that selects the general path.
+# Without `untraced`, torch.jit.trace warns about the sizes that are compared.
 FALLBACKS: dict[str, Callable[..., Any]] = {
     "is_tracing": torch.jit.is_tracing,  # type: ignore[attr-defined]
     "autocast_active": _is_any_autocast_enabled,
@@ -85,7 +89,7 @@ FALLBACKS: dict[str, Callable[..., Any]] = {
 
 is_tracing: Callable[[], bool] = getattr(_C, "_is_tracing", FALLBACKS["is_tracing"])
 autocast_active: Callable[[], bool] = getattr(_C, "_is_any_autocast_enabled", FALLBACKS["autocast_active"])
-# Whether `torch.func`, `vmap` or forward-mode differentiation is at work.
+# Whether `torch.func`, `vmap` or forward-mode differentiation is active.
 transforming: Callable[[], bool] = _find_transforming() or FALLBACKS["transforming"]
 # Whether a hook is registered for all modules.
 has_global_hooks: Callable[[], bool] = _find_hooks() or FALLBACKS["has_global_hooks"]
@@ -93,7 +97,33 @@ has_global_hooks: Callable[[], bool] = _find_hooks() or FALLBACKS["has_global_ho
 below_autograd: Callable[[], AbstractContextManager[Any]] = getattr(
     _C, "_AutoDispatchBelowAutograd", FALLBACKS["below_autograd"]
 )
-# A context for checks that compare sizes: torch.jit.trace must not take them for a part of the program.
+# A context for checks that compare sizes: torch.jit.trace must not record them as part of the program.
 untraced: Callable[[], AbstractContextManager[None]] = _find_untraced() or FALLBACKS["untraced"]
 # Whether the CPU has fast products in bfloat16: AMX, or AMD's AVX512_BF16. Without them float32 is faster.
 cpu_has_bfloat16: Callable[[], bool] = _find_cpu_bfloat16() or FALLBACKS["cpu_has_bfloat16"]
+
+
+def avoid_hidden_tiles() -> None:
+    """Keep oneDNN off AMX on virtual machines that hide the size of its tiles; to be called before its first product.
+
+    oneDNN reads that size from CPUID leaf 1D. Some hypervisors pass on the flag `amx_tile` but not the leaf: oneDNN
+    then configures no tiles, and the first product in bfloat16 or int8 kills the process (SIGILL), in plain torch as
+    well. The next best instructions, AVX512_BF16, do work. ONEDNN_MAX_CPU_ISA, if the user has set it, is not changed.
+    """
+    if ONEDNN_ISA in os.environ:
+        return
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            cpuinfo = file.read(8192)
+    except OSError:  # not Linux: no such file
+        return
+    if hides_tiles(cpuinfo):
+        os.environ[ONEDNN_ISA] = BELOW_AMX
+
+
+def hides_tiles(cpuinfo: str) -> bool:
+    """Whether the first processor of /proc/cpuinfo has AMX, but no CPUID leaf that describes its tiles."""
+    first = cpuinfo.partition("\n\n")[0].splitlines()
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first)}
+    level = fields.get("cpuid level", "")
+    return "amx_tile" in fields.get("flags", "").split() and level.isdecimal() and int(level) < TILE_LEAF

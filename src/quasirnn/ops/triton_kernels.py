@@ -97,7 +97,7 @@ def _add(total, lost, value):
 
 @triton.jit
 def _zoned(seed, t, b, channel, up_to):
-    """Which channels keep their state: the bits of zoneout.py. `up_to` is the largest word that zones a channel out."""
+    """Which channels keep their state, as in random_masks.py. `up_to` is the largest word that zones a channel out."""
     k0, k1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
     c0, c1 = (channel // 4).to(tl.uint32), b.to(tl.uint32)
     c2, c3 = tl.cast(t, tl.uint32), tl.cast(t >> 32, tl.uint32)
@@ -454,21 +454,17 @@ def _check(beside: Tensor, dtype: torch.dtype, shape: tuple[int, ...], **tensors
         )
 
 
+def _check_rows(beside: Tensor, T: int, B: int, lengths: Tensor | None, starts: Tensor | None) -> Tensor | None:
+    """The starts as bytes."""
+    _check(beside, torch.int64, (B,), lengths=lengths)
+    _check(beside, torch.bool, (T, B), starts=starts)
+    return None if starts is None else starts.view(torch.uint8)
+
+
 # The operators, with the arguments that operators.py gives them.
 
 
-def pool(
-    gates: Tensor,
-    bias: Tensor | None,
-    c0: Tensor | None,
-    lengths: Tensor | None,
-    starts: Tensor | None,
-    seed: Tensor | None,
-    zoneout: float,
-    num_gates: int,
-    reverse: bool,
-    keep: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def pool(gates, bias, c0, lengths, starts, seed, zoneout, num_gates, reverse, keep):
     T, B, W = gates.shape
     H, dtype, state = W // num_gates, gates.dtype, state_type(gates.dtype)
     bias_stride = W if bias is not None and bias.dim() == 2 else 0
@@ -479,9 +475,7 @@ def pool(
     _check(gates, dtype, (T, B, num_gates * H), gates=gates)
     _check(gates, dtype, (B, W) if bias_stride else (W,), bias=bias)
     _check(gates, state, (B, H), c0=c0)
-    _check(gates, torch.int64, (B,), lengths=lengths)
-    _check(gates, torch.bool, (T, B), starts=starts)
-    starts = None if starts is None else starts.view(torch.uint8)
+    starts = _check_rows(gates, T, B, lengths, starts)
     _check(gates, torch.int64, (), seed=seed)
     h, c_last = gates.new_empty(T, B, H), gates.new_empty(B, H, dtype=state)
     c = gates.new_empty(T, B, H) if keep and num_gates > 2 else gates.new_empty(0)
@@ -493,20 +487,20 @@ def pool(
 
 
 def pool_backward(
-    grad_h: Tensor | None,
-    grad_c_last: Tensor | None,
-    grad_c: Tensor | None,
-    grad_activated: Tensor | None,
-    activated: Tensor,
-    c: Tensor,
-    c0: Tensor | None,
-    lengths: Tensor | None,
-    starts: Tensor | None,
-    zoneout: float,
-    num_gates: int,
-    reverse: bool,
-    bias_rows: int,
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad_h,
+    grad_c_last,
+    grad_c,
+    grad_activated,
+    activated,
+    c,
+    c0,
+    lengths,
+    starts,
+    zoneout,
+    num_gates,
+    reverse,
+    bias_rows,
+):
     T, B, W = activated.shape
     H, dtype, state = W // num_gates, activated.dtype, state_type(activated.dtype)
     assert num_gates in (2, 3, 4)
@@ -514,9 +508,7 @@ def pool_backward(
     _check(activated, dtype, (T, B, num_gates * H), activated=activated, grad_activated=grad_activated)
     _check(activated, dtype, (T, B, H), c=c, grad_h=grad_h, grad_c=grad_c)
     _check(activated, state, (B, H), c0=c0, grad_c_last=grad_c_last)
-    _check(activated, torch.int64, (B,), lengths=lengths)
-    _check(activated, torch.bool, (T, B), starts=starts)
-    starts = None if starts is None else starts.view(torch.uint8)
+    starts = _check_rows(activated, T, B, lengths, starts)
     grad_gates, grad_c0 = torch.empty_like(activated), activated.new_empty(B, H, dtype=state)
     grad_bias = activated.new_empty(B if bias_rows else 0, W, dtype=state)
     kept = (activated, c, c0, lengths, starts)
@@ -527,38 +519,23 @@ def pool_backward(
     return grad_gates, (grad_bias if bias_rows == B else grad_bias.sum(dim=0, keepdim=True)).to(dtype), grad_c0
 
 
-def recurrence(
-    a: Tensor, b: Tensor, h0: Tensor | None, lengths: Tensor | None, starts: Tensor | None, reverse: bool
-) -> tuple[Tensor, Tensor]:
+def recurrence(a, b, h0, lengths, starts, reverse):
     T, B, H = a.shape
     state = state_type(a.dtype)
     _check(a, a.dtype, (T, B, H), a=a, b=b)
     _check(a, state, (B, H), h0=h0)
-    _check(a, torch.int64, (B,), lengths=lengths)
-    _check(a, torch.bool, (T, B), starts=starts)
-    starts = None if starts is None else starts.view(torch.uint8)
+    starts = _check_rows(a, T, B, lengths, starts)
     h, h_last = torch.empty_like(a), a.new_empty(B, H, dtype=state)
     _launch(_recurrence, B, H, a, a, b, h0, lengths, starts, h, h_last, T, B, H, REVERSE=reverse)
     return h, h_last
 
 
-def recurrence_backward(
-    grad_h: Tensor | None,
-    grad_h_last: Tensor | None,
-    a: Tensor,
-    h: Tensor,
-    h0: Tensor | None,
-    lengths: Tensor | None,
-    starts: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+def recurrence_backward(grad_h, grad_h_last, a, h, h0, lengths, starts, reverse):
     T, B, H = a.shape
     state = state_type(a.dtype)
     _check(a, a.dtype, (T, B, H), a=a, h=h, grad_h=grad_h)
     _check(a, state, (B, H), h0=h0, grad_h_last=grad_h_last)
-    _check(a, torch.int64, (B,), lengths=lengths)
-    _check(a, torch.bool, (T, B), starts=starts)
-    starts = None if starts is None else starts.view(torch.uint8)
+    starts = _check_rows(a, T, B, lengths, starts)
     grad_a, grad_b, grad_h0 = torch.empty_like(a), torch.empty_like(a), a.new_empty(B, H, dtype=state)
     pointers = (grad_h, grad_h_last, a, h, h0, lengths, starts, grad_a, grad_b, grad_h0)
     _launch(_recurrence_backward, B, H, a, *pointers, T, B, H, REVERSE=reverse)

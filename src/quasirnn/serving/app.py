@@ -1,4 +1,4 @@
-"""The paths of the server. Those that work are the tasks' endpoints; here they are given to FastAPI."""
+"""The FastAPI application: the endpoints of all tasks, the status, the model cards, the metrics and the web page."""
 
 import inspect
 import logging
@@ -17,17 +17,23 @@ from pydantic import BaseModel, Field, create_model
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Scope
 
-from quasirnn.serving.api_errors import RESPONSES, ApiError, ClientDisconnected, describe
-from quasirnn.serving.body import BodyLimitMiddleware, JsonRoute
-from quasirnn.serving.limits import LIMITS
+from quasirnn.serving.api import LIMITS, RESPONSES, ApiError, ClientDisconnected, describe
+from quasirnn.serving.exchange import (
+    BodyLimitMiddleware,
+    EventStream,
+    JsonRoute,
+    Pieces,
+    refusal,
+    result,
+    submit,
+)
 from quasirnn.serving.loaded import Models
 from quasirnn.serving.telemetry import AccessLog, Telemetry
-from quasirnn.serving.waiting import EventStream, Pieces, refusal, result, submit
 from quasirnn.serving.work import Work
 from quasirnn.tasks.pipeline import Endpoint
 from quasirnn.tasks.registry import all_tasks
 
-# One of the events of an endpoint that streams, and what `piece` holds; `end` is the endpoint's own.
+# An event of a streaming endpoint, and the data of `piece`; that of `end` is the endpoint's own.
 EVENT = {
     "type": "object",
     "properties": {
@@ -42,15 +48,15 @@ PIECE = {
     "required": ["text"],
 }
 
-# What paths are grouped by in the documentation: their task, or this.
+# Groups of the documentation: the task of a path, or this.
 SERVER = "server"
-# Of a task of which no model has an example.
+# For a task of which no model has an example.
 FALLBACK_EXAMPLE = "a text"
-# What a request without a body of its own can be refused with.
+# The errors of a request without a body.
 GET_ERRORS: dict[int | str, Any] = {status: RESPONSES[status] for status in (400, 408, 413, 421, 500)}
 
 # Files of the web page.
-PAGE_KINDS = {
+PAGE_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -64,7 +70,7 @@ logger = logging.getLogger("quasirnn.serving")
 @dataclass(frozen=True)
 class PageFile:
     content: bytes
-    kind: str
+    media_type: str
 
 
 def make_app(
@@ -80,13 +86,13 @@ def make_app(
     """The application, to be run by an ASGI server.
 
     Args:
-        models: what is served.
-        work: where it is done.
-        deadline: seconds from the arrival of a request to its answer.
+        models: the models to serve.
+        work: the queue for their jobs.
+        deadline: seconds from the arrival of a request to its response.
         page: the files of the web page by name.
         hosts: what the Host header may name; None for anything.
-        folder: where processes that serve the same socket keep what they count.
-        log: is told of every response.
+        folder: where processes that serve the same socket share their metrics.
+        log: gets a line for every response.
     """
     app = FastAPI(
         title="quasirnn",
@@ -105,7 +111,7 @@ def make_app(
         _add_endpoint(app, task, endpoint, models, work, deadline)
     telemetry = Telemetry((path for route in app.routes if (path := getattr(route, "path", None))), folder)
 
-    # Not PlainTextResponse: its media type would be that of the errors too.
+    # Not PlainTextResponse: the documentation would give its media type to the errors too.
     @app.get(
         "/metrics",
         tags=[SERVER],
@@ -121,8 +127,8 @@ def make_app(
         path, seconds = scope["path"], time.monotonic() - scope["arrived"]
         telemetry.observe(path, status, seconds)
         if log is not None:
-            told = {"client": client_of(Request(scope)), "method": scope["method"], "path": path, "status": status}
-            log.add(**told, seconds=round(seconds, 6), bytes=size)
+            request = {"client": client_of(Request(scope)), "method": scope["method"], "path": path}
+            log.add(**request, status=status, seconds=round(seconds, 6), bytes=size)
 
     return BodyLimitMiddleware(app, hosts, lambda: work.closing, lambda: refusal(work), ended), telemetry
 
@@ -138,21 +144,21 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        worded = describe(error.errors())
-        return JSONResponse(worded.content, worded.status)
+        described = describe(error.errors())
+        return JSONResponse(described.content, described.status)
 
     @app.exception_handler(ClientDisconnected)
     async def disconnected(request: Request, error: ClientDisconnected) -> Response:
-        # Nobody reads it.
+        # Not sent to anyone.
         return Response(status_code=499)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
-        # It is raised again behind this, and logged by the middleware.
+        # Starlette raises it again after this, and the middleware logs it.
         return JSONResponse({"error": "internal error"}, 500)
 
     @app.exception_handler(HTTPException)
-    async def no_such_thing(request: Request, error: HTTPException) -> Response:
+    async def not_found(request: Request, error: HTTPException) -> Response:
         sentences = {
             404: "there is no such path; /docs lists them.",
             405: f"{request.method} is not for this path; /docs lists what is.",
@@ -161,14 +167,14 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 
 def read_page() -> dict[str, PageFile]:
-    """The files of the web page by name; none if they were not packaged. A request can ask for these names only."""
+    """The files of the web page by name; none if they were not packaged. Only these names are served."""
     folder = files("quasirnn.serving") / "page"
     if not folder.is_dir():
         return {}
     return {
-        file.name: PageFile(file.read_bytes(), PAGE_KINDS[suffix])
+        file.name: PageFile(file.read_bytes(), PAGE_TYPES[suffix])
         for file in folder.iterdir()
-        if file.is_file() and (suffix := "." + file.name.rpartition(".")[2]) in PAGE_KINDS
+        if file.is_file() and (suffix := "." + file.name.rpartition(".")[2]) in PAGE_TYPES
     }
 
 
@@ -177,7 +183,7 @@ def _add_page(app: FastAPI, page: dict[str, PageFile]) -> None:
         if name not in page:
             raise ApiError(404, "the web page is not in this installation; the API is, see /openapi.json.")
         file = page[name]
-        return Response(file.content, media_type=file.kind, headers={"Cache-Control": "no-cache"})
+        return Response(file.content, media_type=file.media_type, headers={"Cache-Control": "no-cache"})
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def start() -> Response:
@@ -187,7 +193,7 @@ def _add_page(app: FastAPI, page: dict[str, PageFile]) -> None:
     async def documentation() -> Response:
         return answer(API)
 
-    # The names are known: no path of a request comes near the file system.
+    # Looked up by name: no path of a request reaches the file system.
     @app.get("/page/{name}", include_in_schema=False)
     async def file(name: str) -> Response:
         if page and name not in page:
@@ -236,29 +242,29 @@ def _add_status(app: FastAPI, models: Models, work: Work, deadline: float, endpo
 
 
 def _add_cards(app: FastAPI, models: Models) -> None:
-    carded = next((each.name for each in models.loaded if each.readme is not None), "NAME")
+    example = next((each.name for each in models.loaded if each.readme is not None), "NAME")
     about = "The name of a loaded model, as in /models; `card` says whether it has one."
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}, "description": about}
     text = {"description": "Markdown.", "content": {"text/markdown": {"schema": {"type": "string"}}}}
 
-    # The names are known here too.
+    # Looked up by name as well.
     @app.get(
         "/card/{name}",
         tags=[SERVER],
         summary="The model card: data, results and limitations",
         response_class=Response,
         responses=GET_ERRORS | {200: text, 404: {**RESPONSES[404], "description": "No such model, or it has no card."}},
-        openapi_extra={"parameters": [{**name, "example": carded}]},
+        openapi_extra={"parameters": [{**name, "example": example}]},
     )
     async def card(request: Request) -> Response:
         return Response(models.readme(request.path_params["name"]), media_type="text/markdown; charset=utf-8")
 
 
 def _documented(endpoint: Endpoint) -> dict[str, Any]:
-    """The answer of an endpoint, for /openapi.json."""
+    """The response of an endpoint, for /openapi.json."""
     if not endpoint.stream:
-        named: Any = (str, Field(description="The model that answered."))
-        return {"model": create_model(endpoint.response.__name__, __base__=endpoint.response, model=named)}
+        model: Any = (str, Field(description="The model that answered."))
+        return {"model": create_model(endpoint.response.__name__, __base__=endpoint.response, model=model)}
     error = {**PIECE, "properties": {"status": {"type": "integer"}, "error": {"type": "string"}}, "required": ["error"]}
     events = {"piece": PIECE, "end": endpoint.response.model_json_schema(), "error": error}
     return {
@@ -268,7 +274,7 @@ def _documented(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def client_of(request: Request) -> str | None:
-    """Who asks: an address; behind a proxy, which comes through a Unix socket, the one that the proxy names last."""
+    """The client's address; for a proxy, which connects by a Unix socket, the last one in its X-Forwarded-For."""
     if request.client is not None:
         return request.client.host
     return request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip() or None
@@ -298,8 +304,8 @@ def _add_endpoint(app: FastAPI, task: str, endpoint: Endpoint, models: Models, w
     route.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     body: dict[str, Any] = {}
     if endpoint.example is not None:
-        there = [text for each in models.loaded if each.task == task for text in each.examples if text]
-        text = next(iter(there), FALLBACK_EXAMPLE)
+        examples = (text for each in models.loaded if each.task == task for text in each.examples if text)
+        text = next(examples, FALLBACK_EXAMPLE)
         body = {"requestBody": {"content": {"application/json": {"example": endpoint.example(text)}}}}
     app.router.add_api_route(
         endpoint.path,
@@ -310,7 +316,7 @@ def _add_endpoint(app: FastAPI, task: str, endpoint: Endpoint, models: Models, w
         operation_id=endpoint.path[1:],
         name=endpoint.path,
         responses=RESPONSES | {200: _documented(endpoint)},
-        # A class with a media type of its own would be that of the errors too.
+        # The documentation would give the media type of another class to the errors too.
         response_class=Response if endpoint.stream else JSONResponse,
         route_class_override=JsonRoute,
         openapi_extra=body,

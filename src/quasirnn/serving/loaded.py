@@ -1,4 +1,4 @@
-"""The models that are served, by task and name, and what is told of them."""
+"""The models that are served, by task and name, their descriptions and their jobs."""
 
 import contextlib
 import json
@@ -13,13 +13,13 @@ import numpy as np
 
 from quasirnn import files
 from quasirnn.errors import ModelFileError, NotFiniteError, shown
-from quasirnn.serving.api_errors import ApiError, invalid
+from quasirnn.serving.api import ApiError, invalid
 from quasirnn.serving.work import Job
 from quasirnn.tasks.pipeline import Emit, Endpoint, InvalidField, Pipeline, Request, Step, load, trained_on
 
-# Fields that the description of every model has, whatever its task; null where the task has none.
+# Fields in the description of every model; null where its task has none.
 CARD: dict[str, Any] = dict.fromkeys(("classes", "source", "target", "level", "gates", "by_word"))
-# The model card of a run, and how large it may be.
+# The model card of a run, and its maximum size.
 README, README_BYTES = "README.md", 64 * 1024
 
 logger = logging.getLogger("quasirnn.serving")
@@ -27,12 +27,12 @@ logger = logging.getLogger("quasirnn.serving")
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model under the name that requests give it."""
+    """A model with the name by which requests choose it."""
 
     name: str
     model: Pipeline[Any]
     readme: str | None = None  # its model card, Markdown
-    examples: Sequence[str] = ()  # texts to try it with
+    examples: Sequence[str] = ()  # texts to try
 
     @property
     def task(self) -> str:
@@ -60,21 +60,21 @@ class Loaded:
     def job(
         self, endpoint: Endpoint, request: Request, deadline: float, client: str | None, emit: Emit | None = None
     ) -> Job:
-        """The work that a request asks for.
+        """The job that answers a request.
 
         Raises:
-            ApiError: 422, the request cannot be answered.
+            ApiError: 422, a field is invalid.
         """
         try:
             endpoint.check(self.model, request)
         except InvalidField as error:
             raise invalid(error) from None
-        together = endpoint.together(request)
+        batch_key = endpoint.together(request)
         return Job(
             request,
             self._stream(endpoint, emit) if emit is not None else self._answer(endpoint),
             deadline,
-            key=None if together is None else (endpoint.path, self.name, together),
+            key=None if batch_key is None else (endpoint.path, self.name, batch_key),
             size=endpoint.size(request),
             short=endpoint.is_short(request),
             client=client,
@@ -102,7 +102,7 @@ class Loaded:
 
     @contextlib.contextmanager
     def _finite(self) -> Iterator[None]:
-        """Weights whose numbers overflow are no bug of the server's: a sentence instead of a traceback."""
+        """Damaged weights are not a bug of the server: a sentence instead of a traceback."""
         try:
             yield
         except NotFiniteError:
@@ -110,7 +110,7 @@ class Loaded:
 
 
 class Models:
-    """All that were loaded, the first of a task being its default."""
+    """All loaded models; the first of a task is its default."""
 
     def __init__(self, loaded: Sequence[Loaded]) -> None:
         self.loaded = list(loaded)
@@ -119,7 +119,7 @@ class Models:
         """The model card of a model by its name.
 
         Raises:
-            ApiError: 404, with those that have one.
+            ApiError: 404, with the models that have one.
         """
         cards = {each.name: each.readme for each in self.loaded if each.readme is not None}
         if name not in cards:
@@ -128,10 +128,10 @@ class Models:
         return cards[name]
 
     def find(self, task: str, name: str | None) -> Loaded:
-        """The model of a task by its name, or its first.
+        """The model of a task by its name, or its first one.
 
         Raises:
-            ApiError: 404, with what there is.
+            ApiError: 404, with the loaded models.
         """
         matches = [each for each in self.loaded if each.task == task and name in (None, each.name)]
         if matches:
@@ -151,7 +151,7 @@ def load_models(runs: Sequence[Path], precision: str | None = None) -> Models:
     names: list[str] = []
     loaded = []
     for run in runs:
-        # It stands in JSON, and in the address of the model card.
+        # The name is in JSON, and in the URL of the model card.
         base = (run.resolve().name or "model").encode("utf-8", "replace").decode()
         number = 1
         while (name := base if number == 1 else f"{base}-{number}") in names:
@@ -170,7 +170,7 @@ def read_card(run: Path) -> str | None:
     file = run / README
     try:
         if file.is_symlink():
-            # Whoever made the folder would choose what is shown of this machine.
+            # The author of the run folder could choose any file of this machine.
             raise ModelFileError(f"{file}: is a symbolic link.")
         return files.read_text(file, limit=README_BYTES, remedy="It is not shown.") if file.exists() else None
     except (ModelFileError, OSError) as error:
@@ -179,9 +179,9 @@ def read_card(run: Path) -> str | None:
 
 
 def encode(value: Any, step: Step = lambda: None) -> bytes:
-    """JSON, strictly: NaN is an error. Made by the thread that works: a large one would hold up the event loop.
+    """Strict JSON: NaN is an error. Called in the worker thread: a large response would hold up the event loop.
 
-    `step` is called after each row of a matrix, and may raise to end it.
+    `step` is called for each row of a matrix, and may raise to end it.
     """
     return _json(value, step).encode("utf-8")
 

@@ -1,7 +1,7 @@
-"""From run folders to a server that runs: in this process, or in several on one socket.
+"""From run folders to a running server: in this process, or in several on one socket.
 
-Each of several has its own models, queue and threads; the system deals connections. They are started anew, not forked:
-torch's threads do not survive a fork.
+Each process has its own models, queue and threads; the operating system distributes connections. Processes are spawned,
+not forked: torch's threads do not survive a fork.
 """
 
 import contextlib
@@ -19,16 +19,16 @@ from socket import socket
 from typing import Any
 
 from quasirnn.errors import Failure
+from quasirnn.serving.api import BATCH
 from quasirnn.serving.app import make_app, read_page
-from quasirnn.serving.limits import BATCH
 from quasirnn.serving.loaded import load_models
 from quasirnn.serving.server import (
+    Server,
     address_of,
     allowed_hosts,
     is_loopback,
     listen,
     listen_unix,
-    make_server,
     share_cores,
 )
 from quasirnn.serving.telemetry import AccessLog
@@ -36,7 +36,7 @@ from quasirnn.serving.work import Work
 from quasirnn.training.processes import StopSignals
 
 LOOK_SECONDS = 0.1
-# A process that ends sooner than this after its start is not started again: it would end again.
+# A process that ends sooner than this after its start is not restarted: it would end again.
 SHORT_LIFE_SECONDS = 10.0
 
 
@@ -51,17 +51,17 @@ def configure_log() -> None:
 def serve_runs(
     runs: Sequence[Path], *, host: str, port: int, unix: Path | None = None, processes: int = 1, **options: Any
 ) -> None:
-    """Load the models of run folders and serve them until a signal ends it.
+    """Load the models of run folders and serve them until a signal.
 
     Args:
-        host, port: where; port 0 is a free one.
+        host, port: the address; port 0 is a free one.
         unix: the path of a Unix socket instead.
-        processes: that serve; each has its own models.
-        options: as of `serve`.
+        processes: the number of processes; each has its own models.
+        options: of `serve`.
 
     Raises:
-        RunError: a folder that is no run, or is damaged.
-        OSError: the host, the port or the path cannot be had.
+        RunError: a folder that is not a run, or is damaged.
+        OSError: the host, the port or the path cannot be used.
     """
     configure_log()
     with listen(host, port) if unix is None else listen_unix(unix) as bound:
@@ -69,7 +69,7 @@ def serve_runs(
             if processes == 1:
                 serve(bound, runs=runs, processes=1, **options)
             else:
-                # Each process would say what is wrong with them, and all at once.
+                # So that errors are reported once, and not by each process.
                 load_models(runs, options.get("precision"))
                 ready = f"serving {address_of(bound)} in {processes} processes (Ctrl-C ends it)"
                 options |= {"runs": runs, "processes": processes}
@@ -95,27 +95,29 @@ def serve(
     """Serve models on a socket, in this process.
 
     Args:
-        processes: that share the cores of this machine.
-        precision: what all models compute in, see `quasirnn.load`.
-        queue: the most requests that wait, of each kind.
-        deadline: seconds from the arrival of a request to its answer.
-        workers: requests that are worked on at the same time.
-        access_log: a line of JSON on standard output for each response.
-        ready, folder: set when connections are accepted, and shared, as of `serve_in_processes`.
+        processes: how many processes share the cores of this machine.
+        precision: of all models, see `quasirnn.load`.
+        queue: how many requests may wait, short and long ones each.
+        deadline: seconds from the arrival of a request to its response.
+        workers: how many requests are processed at the same time.
+        access_log: write a line of JSON to standard output for each response.
+        ready, folder: from `serve_in_processes`: an event to set when connections are accepted, and a shared folder.
     """
     configure_log()
     tell: Callable[[str], None] = say if ready is None else lambda sentence: None
     if ready is not None:
-        # What there is to note of the models, the parent has said.
+        # The parent has logged the warnings about the models.
         logging.getLogger("quasirnn").addFilter(lambda record: False)
     with rate_limited("quasirnn.serving", "uvicorn.error", "asyncio"), StopSignals() as signals:
         share_cores(workers * processes)
         models = load_models(runs, precision)
         for each in models.loaded:
-            told = each.description
-            tell(f"{each.name}: {each.task}, {told['cell']}, {told['parameters']:,} parameters; {told['trained_on']}")
-            if told["toy"]:
-                tell(f"{each.name}: {told['toy']}.")
+            about = each.description
+            tell(
+                f"{each.name}: {each.task}, {about['cell']}, {about['parameters']:,} parameters; {about['trained_on']}"
+            )
+            if about["toy"]:
+                tell(f"{each.name}: {about['toy']}.")
         if not is_loopback(bound):
             tell(f"{bound.getsockname()[0]} can be reached from other machines, and there is no authentication.")
         work = Work(workers, queue, BATCH)
@@ -127,16 +129,16 @@ def serve(
             if ready is not None:
                 ready.set()
 
-        # As it was when this process was started: it may be gone by now.
+        # The process that started this one; it may have ended by now.
         parent = multiprocessing.parent_process()
 
         def tick() -> None:
             telemetry.save(work)
             if ready is not None and parent is not None and not parent.is_alive():
-                # Who would have ended this process has been killed.
+                # The parent, which would have stopped this process, was killed.
                 signals.received = signal.SIGTERM
 
-        make_server(app, work, signals, announce, tick).run([bound])
+        Server(app, work, signals, announce, tick).run([bound])
 
 
 def serve_in_processes(
@@ -147,10 +149,10 @@ def serve_in_processes(
     say: Callable[[str], None],
     **options: Any,
 ) -> None:
-    """Run `serve` on a socket in several processes until a signal ends them; one that dies is started again.
+    """Run `serve` on a socket in several processes until a signal; a process that dies is restarted.
 
     Args:
-        serve: a function of a module: called in each with the socket, `ready` (to be set), `folder` (which they share)
+        serve: a module-level function, called in each with the socket, `ready` (an event to set), `folder` (shared)
             and the options.
         announce: called when all of them are ready.
 
@@ -192,39 +194,39 @@ def serve_in_processes(
 
 
 def _in_child(serve: Callable[..., None], bound: socket, ready: Any, options: dict[str, Any]) -> None:
-    # In a group of its own: Ctrl-C reaches the parent alone, which passes it on once.
+    # In its own process group: Ctrl-C reaches only the parent, which passes it on once.
     os.setpgrp()
     serve(bound, ready=ready, **options)
 
 
 class RateLimitFilter(logging.Filter):
-    """Lets a line of each kind pass once a second, and says how many did not.
+    """Passes each message once a second, with the number of those that were dropped.
 
-    A client that fails a thousand times a second must not fill a disk, nor a pipe that nobody reads.
+    A client that fails a thousand times a second must not fill a disk, or a pipe that nobody reads.
     """
 
     def __init__(self, seconds: float = 1.0) -> None:
         super().__init__()
         self.seconds = seconds
-        self._kinds: dict[tuple[str, object], tuple[float, int]] = {}
+        self._last: dict[tuple[str, object], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        # By the text before its values are filled in: there are a handful of those.
-        kind = (record.name, record.msg)
-        last, silent = self._kinds.get(kind, (float("-inf"), 0))
+        # By the format string: there are only a few.
+        key = (record.name, record.msg)
+        last, dropped = self._last.get(key, (float("-inf"), 0))
         now = time.monotonic()
         if now - last < self.seconds:
-            self._kinds[kind] = (last, silent + 1)
+            self._last[key] = (last, dropped + 1)
             return False
-        self._kinds[kind] = (now, 0)
-        if silent:
-            record.msg = f"{record.msg} (and {silent:,} times more)"
+        self._last[key] = (now, 0)
+        if dropped:
+            record.msg = f"{record.msg} (and {dropped:,} times more)"
         return True
 
 
 @contextlib.contextmanager
 def rate_limited(*names: str) -> Iterator[None]:
-    """Keep the loggers of these names from saying the same too often, for a while."""
+    """Limit the rate of equal messages of these loggers inside the block."""
     filters = {name: RateLimitFilter() for name in names}
     for name, each in filters.items():
         logging.getLogger(name).addFilter(each)

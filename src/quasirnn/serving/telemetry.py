@@ -1,7 +1,7 @@
-"""What the server counts, in Prometheus' text format, and a line of JSON for each request for who wants it.
+"""Metrics in Prometheus' text format, and the access log: a line of JSON for each response.
 
-Several processes that serve one socket count together: each keeps a file of what it has counted in a folder that they
-share, and whoever is asked adds them up.
+Several processes that serve one socket count together: each writes its counts to a file in a shared folder, and the one
+that is asked adds them up.
 """
 
 import contextlib
@@ -34,11 +34,11 @@ HELP = {
 
 
 class Telemetry:
-    """Counts of this process, and those of the others that serve the same socket.
+    """Counts of this process, and of the others that serve the same socket.
 
     Args:
-        paths: that are counted by name; others, which anybody can make up, are counted together.
-        folder: where processes that belong together keep their counts; None for one alone.
+        paths: counted by name; all others, which clients can make up, are counted together.
+        folder: shared by the processes that serve one socket; None for a single process.
     """
 
     def __init__(self, paths: Iterable[str], folder: Path | None = None) -> None:
@@ -47,32 +47,32 @@ class Telemetry:
         self._saved = 0.0
 
     def observe(self, path: str, status: int, seconds: float) -> None:
-        """A response has ended."""
+        """Count a response that has ended."""
         path = path if path in self._paths else "other"
         self._counts[_sample("quasirnn_requests_total", path=path, status=status)] += 1
         self._counts[_sample("quasirnn_request_seconds_sum", path=path)] += seconds  # type: ignore[assignment]
         self._counts[_sample("quasirnn_request_seconds_count", path=path)] += 1
-        # Those below too, with nothing to add: Prometheus wants all of them, in rising order.
+        # Including buckets that do not grow: Prometheus requires all of them, in ascending order.
         for bound in (*BOUNDS, "+Inf"):
             self._counts[_sample("quasirnn_request_seconds_bucket", path=path, le=bound)] += seconds <= float(bound)
 
     def text(self, work: Any, models: Iterable[Mapping[str, Any]]) -> str:
-        """All that is counted, with what `work` has and does now."""
+        """All metrics, with the current figures of `work`."""
         totals = Counter(self._own(work))
         for file in [] if self._folder is None else self._folder.glob("*.json"):
             if file.stem != str(os.getpid()):
-                # Of a process that is about to save.
+                # Another process may be replacing its file.
                 with contextlib.suppress(OSError, ValueError):
                     counts = parse_json_object(file.read_bytes())
                     totals.update(counts if _runs(int(file.stem)) else _without_gauges(counts))
         for model in models:
-            told = {key: model[key] for key in ("task", "cell", "parameters")}
-            totals[_sample("quasirnn_model_info", model=model["name"], **told)] = 1
+            labels = {key: model[key] for key in ("task", "cell", "parameters")}
+            totals[_sample("quasirnn_model_info", model=model["name"], **labels)] = 1
         lines = []
         for name, (kind, about) in HELP.items():
             lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
             lines += [
-                # All digits: what is counted in millions still grows by one.
+                # All digits: a count of millions still grows by one.
                 f"{sample} {value!r}"
                 for sample, value in totals.items()
                 if sample.startswith((f"{name}{{", f"{name}_"))
@@ -80,7 +80,7 @@ class Telemetry:
         return "\n".join(lines) + "\n"
 
     def save(self, work: Any) -> None:
-        """For the other processes; to be called often."""
+        """Write the counts for the other processes, at most once in SAVE_SECONDS; to be called often."""
         if self._folder is None or time.monotonic() - self._saved < SAVE_SECONDS:
             return
         self._saved = time.monotonic()
@@ -110,20 +110,20 @@ def _runs(process: int) -> bool:
 
 
 def _without_gauges(counts: Mapping[str, float]) -> dict[str, float]:
-    """What still counts of a process that has ended: it has no queue and no jobs any more."""
+    """The counts of a process that has ended: its queue and its jobs no longer exist."""
     gauges = {name for name, (kind, _) in HELP.items() if kind == "gauge"}
     return {sample: value for sample, value in counts.items() if sample.partition("{")[0] not in gauges}
 
 
 def _sample(name: str, **labels: object) -> str:
-    # JSON escapes what Prometheus does, the backslash, the quote and the line end, and is ASCII besides.
+    # JSON escapes what Prometheus requires (backslash, quote, line feed), and is ASCII.
     return f"{name}{{{','.join(f'{key}={json.dumps(str(value))}' for key, value in labels.items())}}}"
 
 
 class AccessLog:
-    """A line of JSON for each response, written by a thread of its own: whoever reads them may be slow, or stop."""
+    """A line of JSON for each response, written by a thread of its own: the reader of the log may be slow, or stop."""
 
-    MOST = 10_000  # that wait to be written; further ones are lost
+    MOST = 10_000  # lines that wait to be written; further ones are dropped
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
@@ -139,6 +139,6 @@ class AccessLog:
         while True:
             line = self._lines.get()
             with contextlib.suppress(OSError, ValueError):
-                # One at a time: where several processes write to a pipe, only a short piece stays whole.
+                # One at a time: when several processes write to a pipe, only short writes are atomic.
                 self._stream.write(line + "\n")
                 self._stream.flush()

@@ -1,16 +1,16 @@
-"""A bounded queue, the threads that work it off, and who of them goes first. Knows nothing of HTTP, nor of the work.
+"""A bounded queue, its worker threads, and a fair scheduler. Knows nothing of HTTP or of the work itself.
 
 A job calls `step` again and again while it runs. There it is stopped if nobody waits for its result any more, and there
-it makes way: a few jobs may have begun, but only as many run at a time as there are slots, and the others stand still
-in their last `step`. Who runs is decided by what each has had so far, measured in seconds of a slot:
+it can be suspended: a few jobs may have begun, but only as many run at a time as there are slots. The scheduler decides
+by the time each has had so far, in seconds of a slot:
 
-1. Short jobs and long ones have a lane each, with a queue of its own. When both want more than there is, each gets
-   half. So neither keeps the other from running, and a job that comes into an empty lane runs at another's next step.
-2. In a lane the client that has had least is next, and of its jobs the one that has had least for its age. So what
-   takes a second is done in a few, whatever takes minutes beside it, and new jobs do not keep an old one from its end.
+1. Short and long jobs have a lane each, with a queue of its own. If both lanes are busy, each gets half of the time. So
+   neither starves the other, and a job that enters an empty lane runs at another's next step.
+2. Within a lane the client that has had least is next, and of its jobs the one that has had least for its age. So a job
+   of one second takes a few seconds even next to jobs of minutes, and new jobs do not starve an old one.
 
-A job is taken only if it is likely to be done in time: there is a limit to how many wait, in all and of one client, and
-to how long the work that was taken will last, by what the same kind of work has lasted before.
+A job is accepted only if it is likely to be done in time: the number of waiting jobs is limited, in all and per client,
+and so is their expected duration, estimated from earlier jobs of the same kind.
 """
 
 import math
@@ -27,45 +27,45 @@ Step = Callable[[], None]
 Run = Callable[[list[Any], Step], Sequence[Any]]
 
 SHORT, LONG = "short", "long"
-# A job keeps its slot for so long, unless it is a short one that wants it.
+# How long a job keeps its slot, unless a short one waits for it.
 SLICE_SECONDS = 0.05
-# The short lane goes first until it has had so much more than the long one.
+# The short lane goes first until it has had this much more than the long one.
 LEAD_SECONDS = 0.1
-# A job that has had less than this share of its time since it came is before all that are new.
+# A job that has had less than this share of the time since its arrival goes before all new ones.
 AGED = 0.25
-# Jobs of each lane that may have begun, for each slot: their memory is taken until they end.
+# How many jobs of each lane may have begun, per slot: each holds memory until it ends.
 BEGUN = 4
-# The most of a queue that may be one client's, so that others find room.
+# The largest share of a queue for one client, so that others find room.
 SHARE = 0.75
 
 
 class Full(Exception):
-    """The job cannot be taken now; the message says why."""
+    """The job cannot be accepted now; the message says why."""
 
 
 class Closing(Exception):
-    """What was accepted is still done, and nothing else."""
+    """No new jobs are accepted; accepted ones are still done."""
 
 
 class _Stopped(Exception):
-    """Raised by `step` where nobody waits for the result."""
+    """Raised by `step` if nobody waits for the result."""
 
 
 @dataclass(eq=False)
 class Job:
-    """Something to do, and whose result it is.
+    """A piece of work, and the future of its result.
 
     Args:
-        item: what `run` is called with.
-        run: takes the items of one or more jobs and `step`, and returns the result of each. One that is an Exception is
-            raised where the result is waited for.
+        item: the argument of `run`.
+        run: takes the items of one or more jobs and `step`, and returns the result of each. A result that is an
+            Exception is raised by the future.
         deadline: when nobody waits any more, by `time.monotonic`.
-        key: jobs of equal keys may be run together, by the first one's `run`; None for a job that is run alone.
-        size: how much of a batch it takes up, see `Work`.
-        short: it is done in a moment.
-        client: who has asked; None has no share of its own, and no limit to it.
-        kind: work of one kind takes about the same time for each token.
-        tokens: how much of it there is.
+        key: jobs of equal keys may run as one batch, by the first one's `run`; None for a job that runs alone.
+        size: its part of a batch, see `Work`.
+        short: which lane it belongs to.
+        client: who sent it; None for no limit per client.
+        kind: jobs of one kind take about the same time per token.
+        tokens: its amount of work.
     """
 
     item: Any
@@ -77,10 +77,10 @@ class Job:
     client: Hashable = None
     kind: Hashable = None
     tokens: int = 1
-    # The result; TimeoutError where the deadline came first. Cancelled by `Work.stop` before it has begun.
+    # The result, or TimeoutError if the deadline passed first. Cancelled by `Work.stop` if the job has not begun.
     future: Future[Any] = field(default_factory=Future, init=False)
     stopped: bool = field(default=False, init=False)
-    came: float = field(default_factory=lambda: monotonic(), init=False)
+    arrived: float = field(default_factory=lambda: monotonic(), init=False)
 
     @property
     def lane(self) -> str:
@@ -92,14 +92,14 @@ class Job:
 
 @dataclass(eq=False)
 class _Turn:
-    """Jobs that have begun together."""
+    """Jobs that run as one batch."""
 
     jobs: list[Job]
     resume: threading.Condition
     has_slot: bool = True
-    since: float = field(default_factory=lambda: monotonic())  # it has the slot, or was charged for it
+    since: float = field(default_factory=lambda: monotonic())  # when it got the slot, or was last charged for it
     slice: float = 0.0  # seconds since it got the slot
-    had: float = 0.0  # seconds in all
+    had: float = 0.0  # seconds in total
 
     @property
     def lane(self) -> str:
@@ -110,12 +110,12 @@ class _Turn:
 
 
 class Work:
-    """What waits and what is being worked on.
+    """The queue and its workers.
 
     Args:
-        slots: jobs that run at the same time.
-        capacity: the most jobs that wait in each lane, besides those that a slot is free for.
-        batch: the most that jobs run together may take up, by their sizes.
+        slots: how many jobs run at the same time.
+        capacity: how many jobs may wait in each lane, besides those that a slot is free for.
+        batch: the largest batch, as the sum of the sizes of its jobs.
     """
 
     def __init__(self, slots: int, capacity: int, batch: int) -> None:
@@ -127,8 +127,8 @@ class Work:
         self._begun: list[_Turn] = []
         self._closing = False
         self._lanes = dict.fromkeys((SHORT, LONG), 0.0)  # seconds that each has had
-        self._clients: dict[tuple[str, Hashable], float] = {}  # the same of clients that have jobs
-        self._pace: dict[Hashable, float] = {}  # seconds for a token, by kind
+        self._clients: dict[tuple[str, Hashable], float] = {}  # the same for clients that have jobs
+        self._pace: dict[Hashable, float] = {}  # seconds per token, by kind
         self._turns: SimpleQueue[_Turn | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._idle = 0
@@ -150,7 +150,7 @@ class Work:
 
     @property
     def full(self) -> bool:
-        """Whether no job could be taken, of whatever lane or client."""
+        """Whether no job of any lane or client would be accepted."""
         with self._lock:
             return all(self._queued(lane) >= self.capacity for lane in self._lanes)
 
@@ -158,8 +158,8 @@ class Work:
         """Put a job into the queue of its lane.
 
         Raises:
-            Full: as many wait as may, or the work would not be done in time.
-            Closing: no more jobs are taken.
+            Full: the queue is full, or the job would not be done in time.
+            Closing: no more jobs are accepted.
         """
         with self._lock:
             if self._closing:
@@ -170,24 +170,24 @@ class Work:
             self._dispatch()
 
     def stop(self, job: Job) -> None:
-        """Nobody waits for it any more: its place in the queue is free at once, or it ends at its next step."""
+        """Nobody waits for the job any more: it leaves the queue at once, or ends at its next step."""
         job.stopped = True
         with self._lock:
             if job in self._waiting:
                 self._waiting.remove(job)
                 self._leave([job])
-            # One that stands still has to run to end.
+            # A suspended job has to run in order to end.
             self._dispatch()
         job.future.cancel()
 
     def close(self) -> None:
-        """Take no more jobs. Those that were taken are done; then the threads end."""
+        """Accept no more jobs. Accepted ones are done; then the threads end."""
         with self._lock:
             self._closing = True
             self._end_threads()
 
     def join(self, seconds: float) -> None:
-        """Wait for the threads to end, but for so long only."""
+        """Wait for the threads to end, at most this long."""
         limit = monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, limit - monotonic()))
@@ -210,13 +210,13 @@ class Work:
         if job.client is not None and self._queued(lane, job.client) >= share:
             raise Full(f"{share} requests of yours wait already")
         ahead = self._ahead(job)
-        # Half of the time is the other lane's if it has work, and of this job's time half is left for itself.
+        # The other lane gets half of the time if it has work. Half of the time to the deadline is for the job itself.
         busy = 1 + any(other.lane != lane for other in self._all())
         if ahead * busy / self.slots > max(0.0, job.deadline - monotonic()) / 2:
             raise Full(f"requests that take about {ahead * busy / self.slots:.0f} s wait already")
 
     def _ahead(self, job: Job) -> float:
-        """Seconds of work in its lane that are done before this job is, or at most all that there are."""
+        """Seconds of work in its lane that come before this job."""
         work: dict[Hashable, float] = defaultdict(float)
         for other in self._waiting:
             if other.lane == job.lane:
@@ -225,13 +225,13 @@ class Work:
         for turn in self._begun:
             if turn.lane == job.lane:
                 begun += 1
-                whole = sum(map(self._expected, turn.jobs))
-                left = max(0.0, 1 - turn.had / whole) if whole else 0.0
+                total = sum(map(self._expected, turn.jobs))
+                left = max(0.0, 1 - turn.had / total) if total else 0.0
                 for other in turn.jobs:
                     work[other.client] += left * self._expected(other)
         if job.kind not in self._pace or waiting + begun >= BEGUN * self.slots:
             return sum(work.values())
-        # It begins at once, and clients take turns: of another's work no more comes first than its own client has.
+        # It begins at once, and clients take turns: of another client at most as much comes first as of its own.
         own = work.pop(job.client, 0.0)
         return own + sum(min(other, own + self._expected(job)) for other in work.values())
 
@@ -239,7 +239,7 @@ class Work:
         return self._pace.get(job.kind, 0.0) * job.tokens
 
     def _enter(self, job: Job) -> None:
-        """Who comes back has had what the others have had: nothing is saved up while there was nothing to do."""
+        """A lane or client that returns starts level with the others: idle time is not credited."""
         for turn in self._begun:
             if turn.has_slot:
                 self._charge(turn)
@@ -267,25 +267,25 @@ class Work:
             self._clients[job.lane, job.client] += seconds * job.size / max(1, size)
 
     def _rank(self, each: "Job | _Turn") -> tuple[bool, float, float, float]:
-        """The lowest is next: what is over ends at once, then by what lane, client and job have had."""
+        """The lowest is next: first those that are over, then by the time of lane, client and job."""
         job, had = (each, 0.0) if isinstance(each, Job) else (each.jobs[0], each.had)
         lane = self._lanes[job.lane] - (LEAD_SECONDS if job.short else 0.0)
-        had -= AGED * (monotonic() - job.came)
-        # In whole slices, so that one that has begun goes on before another begins.
+        had -= AGED * (monotonic() - job.arrived)
+        # In whole slices, so that a job that has begun continues before another begins.
         return not each.is_over(), lane, self._clients[job.lane, job.client], had // SLICE_SECONDS
 
     def _next(self) -> "Job | _Turn | None":
         begun = Counter(turn.lane for turn in self._begun)
-        first: dict[tuple[str, Hashable], Job] = {}  # of every client: its others have had just as much
+        first: dict[tuple[str, Hashable], Job] = {}  # of every client: its other jobs have the same rank
         for job in self._waiting:
             if begun[job.lane] < BEGUN * self.slots:
                 first.setdefault((job.lane, job.client), job)
-        # min gives the first of equals: those that have begun, and then in the order in which they came.
+        # min gives the first of equals: those that have begun, then in order of arrival.
         candidates: list[Job | _Turn] = [turn for turn in self._begun if not turn.has_slot]
         return min([*candidates, *first.values()], key=self._rank, default=None)
 
     def _dispatch(self) -> None:
-        """Give free slots to those who are next."""
+        """Give free slots to the next jobs."""
         while self._free and (chosen := self._next()) is not None:
             self._free -= 1
             if isinstance(chosen, _Turn):
@@ -303,7 +303,7 @@ class Work:
             self._turns.put(turn)
 
     def _take(self, first: Job) -> list[Job]:
-        """A waiting job and those that can be run with it."""
+        """A waiting job and those that can run in one batch with it."""
         jobs, size = [first], first.size
         if first.key is not None:
             for job in self._waiting:
@@ -319,17 +319,17 @@ class Work:
             for _ in self._threads:
                 self._turns.put(None)
 
-    # In a thread that works.
+    # In a worker thread.
 
     def _work(self) -> None:
         while (turn := self._turns.get()) is not None:
             self._run(turn)
 
     def _run(self, turn: _Turn) -> None:
-        """Run jobs together and give each its result, or its error."""
+        """Run a batch of jobs and give each its result, or its error."""
         jobs = [job for job in turn.jobs if job.future.set_running_or_notify_cancel()]
         outcomes = self._outcomes(jobs, turn)
-        # First, so that whoever has the last result sees that nothing is active.
+        # Before the results, so that who has the last result sees no active job.
         with self._lock:
             self._charge(turn)
             self._begun.remove(turn)
@@ -360,7 +360,7 @@ class Work:
             self._make_way(turn)
 
         try:
-            # The deadline may have come while they waited.
+            # The deadline may have passed while they waited.
             if jobs:
                 step()
             return jobs[0].run([job.item for job in jobs], step) if jobs else []
@@ -369,12 +369,12 @@ class Work:
         except Exception as error:
             if len(jobs) == 1:
                 return [error]
-            # One of them may be at fault; the others shall not pay for it.
+            # One of them may be the cause; the others run again without it.
             return [outcome for job in jobs for outcome in self._outcomes([job], turn)]
 
     def _make_way(self, turn: _Turn) -> None:
-        """Stand still while it is another's turn."""
-        # Without the lock: nobody waits, most of the time.
+        """Suspend the job while another has priority."""
+        # Without the lock: most of the time nothing waits.
         if not self._waiting and len(self._begun) <= self.slots:
             return
         with self._lock:

@@ -17,7 +17,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from quasirnn.files import unique_tensors
 from quasirnn.ops import backends
-from quasirnn.ops import update as kernels
+from quasirnn.ops import training_step as kernels
 from quasirnn.training.checkpoint import preserve_rng_state
 from quasirnn.training.plan import Carried, Learner, Plan
 from quasirnn.training.processes import World

@@ -1,4 +1,4 @@
-// Operator quasirnn::dropout; its contract is in ops/dropout.py.
+// Operator quasirnn::dropout; its mask is defined in ops/random_masks.py.
 //
 // The random word of an element is a function of the seed and of its place, so nothing is kept for the backward, which
 // applies the same operator to the gradient.

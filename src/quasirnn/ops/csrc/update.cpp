@@ -1,4 +1,4 @@
-// Operators of one update of a float32 parameter; their contract is in ops/update.py.
+// Operators of one update of a float32 parameter; their contract is in ops/training_step.py.
 //
 // Each is one visit: L2, clipping and the optimizer's own arithmetic on an element while it is in a register. Sums are taken
 // over blocks of a fixed size, so that they do not depend on the number of threads.

@@ -1,4 +1,4 @@
-// The documentation of the API, made of /openapi.json: what every path takes and answers, and a way to try it.
+// The documentation of the API from /openapi.json: the request and responses of every path, and a way to try it.
 
 import { element } from "./markdown.js";
 import { pretty, shellLine } from "./request_text.js";
@@ -12,7 +12,7 @@ async function start() {
   try {
     const [api, { models }] = await Promise.all([load("/openapi.json"), load("/models")]);
     const operations = operationsOf(api);
-    // Those that work come first.
+    // Endpoints of tasks come first.
     const tags = [...new Set(operations.map(({ tag }) => tag))].sort((a, b) => (a === LAST) - (b === LAST));
     for (const tag of tags) {
       const own = operations.filter((each) => each.tag === tag);
@@ -20,7 +20,7 @@ async function start() {
       document.getElementById("contents").append(contents(tag, own));
       document.getElementById("operations").append(group(tag, there, own));
     }
-    // What the address names was not there when the browser looked for it.
+    // The element that the address names did not exist when the browser looked for it.
     document.getElementById(location.hash.slice(1))?.scrollIntoView();
   } catch (error) {
     const notice = document.getElementById("lost");
@@ -51,7 +51,7 @@ function operationsOf(api) {
   );
 }
 
-/** A body for a schema that brings none: what is required, and as little of it as there can be. */
+/** A body for a schema without an example: the required fields only, each as short as allowed. */
 function exampleOf(api, schema) {
   const value = (raw) => {
     const field = resolve(api, raw);
@@ -76,7 +76,7 @@ function contents(tag, operations) {
 function group(tag, models, operations) {
   const made = element("section", element("h2", tag));
   if (tag !== LAST) {
-    const without = "No model of this task is loaded: these answer 404.";
+    const without = "No model of this task is loaded: these return 404.";
     made.append(classed("p", "remark", models.length ? `Models: ${models.join(", ")}.` : without));
   }
   made.append(...operations.map(operation));
@@ -104,9 +104,9 @@ function fieldRow({ name, type, required, limits, description }) {
   return [names, type, [description, sentence].filter(Boolean).join(" ")];
 }
 
-/** What comes back: the fields of each kind of answer, and the errors. */
+/** The fields of each response, and the errors. */
 function answers({ api, responses }) {
-  const made = element("details", element("summary", "What it answers"));
+  const made = element("details", element("summary", "Responses"));
   const errors = [];
   for (const [status, { description, content = {} }] of Object.entries(responses)) {
     const [[kind, { schema = {} } = {}] = []] = Object.entries(content);
@@ -148,11 +148,11 @@ function trial(about) {
   const status = classed("p", "status");
   status.setAttribute("role", "status");
   const output = classed("pre", "answer");
-  // It scrolls, and so must be reached by keys.
+  // It scrolls, so it must be reachable by keyboard.
   output.tabIndex = 0;
   output.hidden = true;
   output.setAttribute("role", "region");
-  output.setAttribute("aria-label", `What ${about.path} answered`);
+  output.setAttribute("aria-label", `Response of ${about.path}`);
   form.append(classed("pre", "shell", line), button, status, output);
 
   const path = () => about.path.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(fields.get(name).value));
@@ -179,7 +179,7 @@ function trial(about) {
   return form;
 }
 
-/** Send a request and show what comes back; of a stream, as it comes. */
+/** Send a request and show the response; a stream as it arrives. */
 async function send({ url, method, kind, body }, status, output, signal) {
   const began = performance.now();
   const took = () => `${((performance.now() - began) / 1000).toFixed(2)} s`;
@@ -206,7 +206,7 @@ async function send({ url, method, kind, body }, status, output, signal) {
     status.textContent += `, ${took()}`;
   } catch {
     status.classList.add("wrong");
-    status.textContent = signal.aborted ? `Stopped after ${took()}.` : "The server does not answer.";
+    status.textContent = signal.aborted ? `Stopped after ${took()}.` : "The server does not respond.";
   }
 }
 

@@ -1,4 +1,4 @@
-// Where a translator looks while it writes: source across, target down, the stronger a cell the more weight.
+// The attention of a translator: source across, target down; the stronger the colour, the larger the weight.
 
 import { asStyle, colours, onSchemeChange } from "./palette.js";
 import { watchPointer } from "./pointer.js";
@@ -34,7 +34,7 @@ export class AttentionMap {
     this.most = Math.max(...weights.map((row) => Math.max(...row))) || 1;
     this.at = null;
     this.readout.textContent = "";
-    const sizes = `${target.length} characters written over ${source.length} read`;
+    const sizes = `${target.length} target characters over ${source.length} source characters`;
     this.canvas.setAttribute("aria-label", `Attention of ${sizes}`);
     this.draw();
   }
@@ -128,6 +128,6 @@ export class AttentionMap {
     const name = (character) => (character === "" ? "the end" : character === " " ? "a space" : `“${character}”`);
     if (!at) return void (this.readout.textContent = "");
     const weight = this.weights[at.t][at.s].toFixed(3);
-    this.readout.textContent = `writing ${name(this.target[at.t])}, looking at ${name(this.source[at.s])}: ${weight}`;
+    this.readout.textContent = `target ${name(this.target[at.t])}, source ${name(this.source[at.s])}: ${weight}`;
   }
 }

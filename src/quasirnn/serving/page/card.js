@@ -1,4 +1,4 @@
-// The model card: a link beside the facts of a model, and a dialog that shows what it leads to.
+// The model card: a link next to the description of a model, and a dialog that shows the card.
 
 import { markdown } from "./markdown.js";
 import { load, NoAnswer } from "./server.js";
@@ -9,12 +9,12 @@ export class Card {
     this.dialog = dialog;
     [this.heading, this.text] = [dialog.querySelector("h2"), dialog.querySelector(".markdown")];
     link.addEventListener("click", (event) => {
-      // With a key held, the file itself is wanted, in a tab of its own.
+      // With a modifier key the file itself opens in its own tab.
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
       this.open();
     });
-    // Beside the dialog is its backdrop.
+    // A click outside the dialog is on its backdrop.
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   }
 

@@ -1,4 +1,4 @@
-// A text that a language model goes on with, shown as it comes.
+// A text that a language model continues, shown as it arrives.
 
 import { Entry } from "./entry.js";
 import { Messages } from "./messages.js";
@@ -18,7 +18,7 @@ export class Generation {
     [this.output, this.given, this.written] = ["#text", "#given", "#written"].map((id) => panel.querySelector(id));
     this.speed = panel.querySelector("#speed");
     this.unknown = panel.querySelector(".unknown");
-    // By name: `elements.length` would be how many there are.
+    // By name: `elements.length` would be their number.
     const names = ["temperature", "length", "top_k", "seed"];
     this.fields = Object.fromEntries(names.map((name) => [name, this.form.elements.namedItem(name)]));
     this.fields.temperature.addEventListener("input", () => this.warmth());
@@ -50,7 +50,7 @@ export class Generation {
     this.form.querySelector("#warmth").textContent = Number(this.fields.temperature.value).toFixed(2);
   }
 
-  /** Only the last request writes: the one before is aborted, and so ends on the server too. */
+  /** Only the last request writes: the previous one is aborted, which ends it on the server too. */
   async go() {
     this.asking?.abort();
     const { signal } = (this.asking = new AbortController());

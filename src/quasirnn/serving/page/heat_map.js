@@ -1,4 +1,4 @@
-// What one layer holds while it reads: a column for each word, a row for each channel, similar ones adjacent.
+// The state of one layer while it reads: a column for each word, a row for each channel, similar ones adjacent.
 
 import { channelOrder } from "./channel_order.js";
 import { colours } from "./palette.js";
@@ -7,7 +7,7 @@ const GATES = ["f", "o", "i"];
 
 export class HeatMap {
   /**
-   * @param states what the server said: words, values (T rows of H), forget
+   * @param states the response: words, values (T rows of H), forget
    * @param what which activation: gates get a scale from 0 to 1, all others one around zero
    * @param before the map of a shorter text, whose order of channels is kept until the text has doubled
    */
@@ -26,14 +26,14 @@ export class HeatMap {
     }
   }
 
-  /** How many columns hold for these words. The network reads forward only, so what follows does not matter. */
+  /** How many columns are valid for these words. The network reads forward only, so later words do not matter. */
   covers(words) {
     let same = 0;
     while (same < words.length && words[same] === this.words[same]) same++;
     return same;
   }
 
-  /** Words start..end as a picture one pixel wide for each word. Channels that share a row of it are averaged. */
+  /** Words start..end as a picture, one pixel wide for each word. Channels that share a pixel row are averaged. */
   columns(start, end, rows) {
     const colour = colours(this.least, this.most);
     const H = this.order.length;
@@ -76,7 +76,7 @@ function goesOn(before, now, ordered) {
   return now.length < 2 * ordered + 4 && same > 0 && before.slice(0, same).every((word, at) => word === now[at]);
 }
 
-/** Around zero, as far as all but the most extreme values reach, to one digit. */
+/** A limit around zero that contains all but the most extreme values, to one digit. */
 function scale(values, what) {
   if (GATES.includes(what)) return [0, 1];
   const sizes = Float32Array.from(values.flat(), Math.abs).sort();

@@ -1,8 +1,8 @@
 /**
- * Reads a text that is being written: only what is new goes to the server, with the state that it gave out before.
+ * Reads a text that is being typed: only the new part is sent to the server, with the state that it returned before.
  *
- * Every complete piece leaves a bookmark: the text so far, its words, and the state after it. The next text goes on
- * from the last bookmark that it still begins with; where an early part was changed, that is the beginning.
+ * Every complete piece leaves a bookmark: the text so far, its words, and the state after it. The next text continues
+ * from the last bookmark that it still begins with; if an early part was changed, from the beginning.
  */
 const MOST_BOOKMARKS = 64;
 const START = { text: "", words: [], state: null };
@@ -54,13 +54,13 @@ export class IncrementalReader {
   }
 }
 
-/** How many characters are words that have ended. A tag such as `<br />`, which has a space inside, is not cut. */
+/** How many characters belong to complete words. A tag such as `<br />`, which has a space inside, is not cut. */
 export function endOfWords(text) {
   const complete = /^[^]*\s/.exec(text)?.[0] ?? "";
   return complete.replace(/<[^<>]{0,9}$/, "").length;
 }
 
-/** The beginning of a text, of at most so many characters, cut behind white space where there is any. */
+/** The beginning of a text, of at most so many characters, cut after white space if there is any. */
 export function firstPiece(text, longest) {
   if (text.length <= longest) return text;
   const piece = text.slice(0, longest).replace(/[\uD800-\uDBFF]$/, "");

@@ -1,4 +1,4 @@
-// The page as a whole: which models there are, which panel is open, and whether the server is there.
+// The page as a whole: the loaded models, the open panel, and whether the server responds.
 
 import { Card } from "./card.js";
 import { Generation } from "./generation.js";
@@ -7,7 +7,7 @@ import { connection, load, NoAnswer } from "./server.js";
 import { Translation } from "./translation.js";
 
 const CELLS = { qrnn: "QRNN", lstm: "LSTM" };
-// What the address says after the #. No element has such an id, or the browser would scroll to it.
+// The fragment of the address. No element has such an id, or the browser would scroll to it.
 const ADDRESSES = { read: "sentiment", translate: "translation", continue: "generation" };
 const element = (id) => document.getElementById(id);
 
@@ -21,7 +21,7 @@ const card = new Card(element("card"), element("card-dialog"));
 let limits = {};
 let open = null;
 
-/** What is served, afresh; panels whose model is still there keep what they show. */
+/** Reload the list of models; panels whose model is still served keep their content. */
 async function loadModels() {
   const served = await load("/models");
   limits = served.limits;
@@ -47,7 +47,7 @@ function show(id) {
   showModel();
 }
 
-/** The model of the open panel, in the header; the panel sets to work when it is opened for the first time. */
+/** Show the model of the open panel in the header; a panel starts when it is first opened. */
 function showModel() {
   const { models, chosen, content } = open;
   element("model").hidden = !chosen;
@@ -77,7 +77,7 @@ function addressed() {
   return ADDRESSES[location.hash.slice(1)];
 }
 
-/** The names of runs are known here, and not the folders that hold them. */
+/** Only the names of runs are known here, not their folders. */
 function startCommand() {
   const port = location.port && location.port !== "8000" ? ` --port ${location.port}` : "";
   return `quasirnn serve RUN ...${port}`;
@@ -110,18 +110,18 @@ element("choice").addEventListener("change", (event) => {
   showModel();
 });
 
-// Back and forward, and an address that is typed. What stands in the panels stays.
+// Back, forward, and a typed address. The content of the panels stays.
 window.addEventListener("popstate", () => open && show(firstPanel()));
 
 connection.addEventListener("lost", () => {
   const command = document.createElement("code");
   command.textContent = startCommand();
-  notice("The server does not answer. Start it again with ", command, ", and this page will go on by itself.");
+  notice("The server does not respond. Start it again with ", command, ", and this page reconnects by itself.");
 });
 
 connection.addEventListener("back", start);
 
-/** At the beginning, and when the server is back. */
+/** At the start, and when the server responds again. */
 async function start() {
   try {
     await loadModels();

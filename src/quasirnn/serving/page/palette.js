@@ -1,4 +1,4 @@
-// Colours for numbers. Zero is the colour of the paper, in the light and in the dark, so that what stands out is large.
+// Colours for numbers. Zero is the colour of the paper, in the light and in the dark, so that large values stand out.
 
 const DIVERGING = {
   light: ["#0d3b66", "#2f76b0", "#9cc4de", "#f7f5f0", "#efb394", "#cb5a3c", "#7d1420"],
@@ -25,7 +25,7 @@ export function colours(least, most) {
   return (value) => table[Math.max(0, Math.min(STEPS - 1, Math.round((value - least) * scale) || 0))];
 }
 
-/** The pixel as the canvas wants it in words. */
+/** The pixel as a CSS colour. */
 export function asStyle(pixel) {
   return `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
 }

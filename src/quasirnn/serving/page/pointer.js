@@ -1,7 +1,7 @@
 /**
- * Tells where the pointer is over an element, but only when a hand has moved it.
+ * Reports where the pointer is over an element, but only when the user has moved it.
  *
- * A browser also says so when the page scrolls under a pointer that rests, as it does while keys go from word to word.
+ * Browsers also fire events when the page scrolls under a resting pointer, as it does with the arrow keys.
  *
  * @param moved called with the event
  * @param left called when the pointer goes away
@@ -15,6 +15,6 @@ export function watchPointer(element, moved, left) {
   };
   element.addEventListener("pointermove", (event) => rests(event) || moved(event));
   element.addEventListener("pointerleave", (event) => rests(event) || left());
-  // Where it rests when a key is pressed is not known yet if it has never been over the element.
+  // Until the pointer has been over the element, its resting place is not known when a key is pressed.
   document.addEventListener("pointermove", (event) => element.contains(event.target) || rests(event));
 }

@@ -1,9 +1,9 @@
-// A text as it is read, set in lines like a score: over each word the probability and what the network holds there.
+// A text as it is read, in lines like a musical score: above each word the probability and the state of the network.
 
 import { onSchemeChange } from "./palette.js";
 import { watchPointer } from "./pointer.js";
 
-// In pixels of the page. 128 suits the usual numbers of channels: whole pixels for each, or as many for every pixel.
+// In pixels of the page. 128 divides, or is divided by, common numbers of channels.
 const BARS = 42;
 const GAP = 6;
 const MAP = 128;
@@ -38,7 +38,7 @@ export class Reading {
   }
 
   /**
-   * Show a text. What it has in common with the one before stays, the rest appears word by word.
+   * Show a text. The part that it shares with the previous one stays, the rest appears word by word.
    *
    * @param words strings
    * @param unknown of each, whether the model does not know it
@@ -58,8 +58,8 @@ export class Reading {
   }
 
   /**
-   * @param map the heat map, or null while it is on its way
-   * @param reach words that it can cover: no room is kept for it over lines behind these; 0 for a model that has none
+   * @param map the heat map, or null until it has arrived
+   * @param reach words that it can cover: no room is reserved above later lines; 0 for a model that has none
    */
   showMap(map, reach) {
     [this.map, this.reach] = [map, reach];

@@ -1,4 +1,4 @@
-// Requests and answers as text: JSON for reading, and the line that sends a request from a shell.
+// Requests and responses as text: readable JSON, and the shell command that sends a request.
 
 const LONGEST = 50_000; // characters of an answer that are shown
 
@@ -23,7 +23,7 @@ function lines(value, indent) {
   return JSON.stringify(value);
 }
 
-/** The line for a shell that sends what the button sends. */
+/** The shell command for the request that the button sends. */
 export function shellLine({ url, method, kind, body, streams }) {
   const words = ["curl", streams ? "-sN" : "-s", quoted(url)];
   if (body !== null) words.push("-H", quoted(`Content-Type: ${kind}`), "-d", quoted(compact(body)));

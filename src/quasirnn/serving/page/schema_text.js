@@ -28,8 +28,8 @@ export function fieldsOf(api, schema, side = "request", prefix = "", depth = 0) 
     const name = prefix + key;
     const limits = limitsOf(api, field);
     const asked = side === "request";
-    const usual = [null, ""].includes(field.default) ? undefined : JSON.stringify(field.default);
-    if (asked && usual) limits.push(`${usual} if not given`);
+    const defaultText = [null, ""].includes(field.default) ? undefined : JSON.stringify(field.default);
+    if (asked && defaultText) limits.push(`${defaultText} if not given`);
     const required = asked && Boolean(schema.required?.includes(key));
     const inner = field.type === "array" ? resolve(api, field.items) : field;
     const mark = field.type === "array" ? "[]." : ".";

@@ -1,4 +1,4 @@
-// A review that is read while it is written: label, running probability, and what the network holds.
+// A review that is read while it is typed: label, running probability, and the state of the network.
 
 import { Entry } from "./entry.js";
 import { drawLegend, HeatMap } from "./heat_map.js";
@@ -63,7 +63,7 @@ export class Sentiment {
     without.hidden = Boolean(states);
     without.textContent = model.by_word
       ? "Only a QRNN's states can be shown: this model is an LSTM."
-      : "This model reads whole texts only: there is nothing to show word by word.";
+      : "This model reads whole texts only: no states are shown word by word.";
     this.reading.place.hidden = this.caption.hidden = !model.by_word;
     const [low, high] = model.classes;
     const two = `above the line ${isolated(high)}, below it ${isolated(low)}`;
@@ -74,7 +74,7 @@ export class Sentiment {
     this.changed();
   }
 
-  /** The server is back: whatever was on its way when it left is asked for again. */
+  /** The server is back: requests that were lost are sent again. */
   resume() {
     this.changed();
   }
@@ -103,7 +103,7 @@ export class Sentiment {
     }
   }
 
-  /** A model that cannot read word by word gives one answer for all of them. */
+  /** A model that cannot read word by word gives one result for all words. */
   async readWhole(text) {
     if (!text.trim()) return [];
     const asked = { model: this.model.name, texts: [text] };
@@ -138,7 +138,7 @@ export class Sentiment {
     this.reading.show(
       read.map(({ word }) => word),
       read.map((each) => each.unknown),
-      // Of a model with very many classes only the likeliest are told.
+      // With very many classes the response has the likeliest only.
       read.map(({ probabilities }) => probabilities[followed] ?? 0),
       classes.length === 2 ? 0.5 : 0,
     );
@@ -191,7 +191,7 @@ export class Sentiment {
   }
 }
 
-/** A word or a label may turn the direction of writing; what stands around it must not turn with it. */
+/** A word or a label may be written from right to left; the text around it must not change direction. */
 function isolated(text) {
   return `\u2068${text}\u2069`;
 }

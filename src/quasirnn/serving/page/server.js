@@ -1,9 +1,9 @@
-// The server, as the page sees it: requests, the ways they fail, and the stream of a text.
+// Requests to the server, their errors, and streams of text.
 
 const POLL = 1000;
 const MOST_RETRIES = 10;
 
-/** The server answered, and refused. `message` is its own sentence. */
+/** An error response. `message` is the sentence of the server. */
 export class ApiError extends Error {
   constructor(status, sentence, field) {
     super(sentence);
@@ -12,10 +12,10 @@ export class ApiError extends Error {
   }
 }
 
-/** The server did not answer at all, or broke off. */
+/** No response, or an incomplete one. */
 export class NoAnswer extends Error {}
 
-/** Says "lost" once when the server stops answering, and "back" when it is ready again. */
+/** Dispatches "lost" once when the server stops responding, and "back" when it is ready again. */
 export const connection = new EventTarget();
 let lost = false;
 
@@ -24,13 +24,13 @@ export function load(path, as = "json") {
   return request(path, {}).then((response) => whole(response[as]()));
 }
 
-/** Post JSON and get JSON. `busy(seconds)` is told before each new attempt at a server that is full. */
+/** Post JSON and get JSON. `busy(seconds)` is called before each retry while the queue is full. */
 export async function post(path, body, { signal, busy } = {}) {
   const response = await postRaw(path, body, { signal, busy });
   return whole(response.json(), signal);
 }
 
-/** Post JSON and hand each event of the answer to `each(name, data)`. Returns when the stream has ended. */
+/** Post JSON and call `each(name, data)` for each event of the response. Returns when the stream has ended. */
 export async function stream(path, body, each, { signal, busy } = {}) {
   const response = await postRaw(path, body, { signal, busy });
   const pieces = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -83,13 +83,13 @@ async function request(path, options) {
   const response = await whole(fetch(path, options), options.signal);
   if (response.ok) return response;
   const answer = await response.json().catch(() => ({}));
-  const sentence = answer.error ?? `The server answered with ${response.status}.`;
+  const sentence = answer.error ?? `The server returned ${response.status}.`;
   const refused = new ApiError(response.status, sentence, answer.field);
   if (response.status === 503) refused.retryAfter = Number(response.headers.get("Retry-After")) || 1;
   throw refused;
 }
 
-/** Waits for a part of an answer. Anything but our own abort means that the connection is gone. */
+/** Waits for a part of a response. Any failure but our own abort means that the connection is lost. */
 async function whole(part, signal) {
   try {
     return await part;
@@ -105,7 +105,7 @@ function noAnswer() {
     connection.dispatchEvent(new Event("lost"));
     waitUntilReady();
   }
-  return new NoAnswer("The server does not answer.");
+  return new NoAnswer("The server does not respond.");
 }
 
 async function waitUntilReady() {

@@ -1,14 +1,19 @@
-"""Which channels zoneout keeps (paper, eq. 6): a pure function of (seed, t, b, channel), the same on every back end.
+"""Random masks as functions of a seed and a position: the same on every back end, and never stored.
 
-The random word of a channel is word `channel % 4` of the Philox-4x32-10 block with counter (channel // 4, b, t low,
-t high) under the seed as key (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). The channel is zoned
-out where the word is below p * 2^32. t is the position in memory, whichever way the sequence is read.
+Both take 32-bit words of Philox-4x32-10 blocks under the seed as key (Salmon et al., "Parallel random numbers: as easy
+as 1, 2, 3", 2011), and apply where the word is below p * 2^32.
+
+Zoneout (paper, eq. 6): channel c of row b at step t has word c % 4 of the block with counter (c // 4, b, t low,
+t high). t is the position in memory, whichever way the sequence is read.
+
+Dropout: element n, in memory order, has word n % 4 of the block with counter (n % 4096 // 4, 0, n // 4096).
 """
 
 import torch
 from torch import Tensor
 
 MASK = 0xFFFFFFFF
+ROW = 4096
 
 
 def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
@@ -32,5 +37,13 @@ def zoned_channels(seed: Tensor, shape: tuple[int, int, int] | torch.Size, proba
     count = torch.arange(max(T, B, H), device=seed.device)
     t, b, block = count[:T, None, None], count[None, :B, None], count[None, None, : (H + 3) // 4]
     words = philox((block, b, t & MASK, t >> 32), (seed & MASK, (seed >> 32) & MASK))
-    whole = [word.expand(T, B, block.shape[-1]) for word in words]
-    return torch.stack(whole, dim=-1).flatten(2)[..., :H] < int(probability * 2**32 + 0.5)
+    expanded = [word.expand(T, B, block.shape[-1]) for word in words]
+    return torch.stack(expanded, dim=-1).flatten(2)[..., :H] < int(probability * 2**32 + 0.5)
+
+
+def kept_elements(seed: Tensor, count: int, probability: float) -> Tensor:
+    """True where dropout keeps an element, (count,)."""
+    n = torch.arange(0, count + 3, 4, device=seed.device)
+    zero = torch.zeros_like(n)
+    words = philox((n % ROW // 4, zero, n // ROW, zero), (seed & MASK, (seed >> 32) & MASK))
+    return torch.stack(words, dim=-1).flatten()[:count] >= int(probability * 2**32 + 0.5)

@@ -1,4 +1,7 @@
-"""A request that is not served: a status, and one sentence that says why."""
+"""The limits of every request, and its errors: a status, and one sentence that says what is wrong.
+
+The limits of an endpoint are its task's; `GET /models` lists all.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,11 +11,29 @@ from pydantic_core import ErrorDetails
 
 from quasirnn.errors import shown
 from quasirnn.schema import BOUNDS
-from quasirnn.tasks.pipeline import InvalidField
+from quasirnn.tasks.pipeline import NAME_CHARACTERS, InvalidField
+
+BODY_BYTES = 256 * 1024
+# For the head and the body of a request to arrive, and for a response that is ready to be read.
+RECEIVE_SECONDS = 10
+# Open connections at a time; further ones are closed at once.
+CONNECTIONS = 512
+# The same for one address, so that others find room.
+CLIENT_CONNECTIONS = 256
+# The largest batch of requests, by the sizes that their endpoints give them.
+BATCH = 64
+
+LIMITS: dict[str, float] = {
+    "body_bytes": BODY_BYTES,
+    "receive_seconds": RECEIVE_SECONDS,
+    "connections": CONNECTIONS,
+    "client_connections": CLIENT_CONNECTIONS,
+    "name_characters": NAME_CHARACTERS,
+}
 
 
 class ApiError(Exception):
-    """What the client is told: `{"error": sentence}`, and the field at fault where there is one."""
+    """An error response: `{"error": sentence}`, and the field that is wrong, if there is one."""
 
     def __init__(self, status: int, sentence: str, field: str | None = None, headers: dict[str, str] | None = None):
         super().__init__(sentence)
@@ -24,13 +45,13 @@ class ApiError(Exception):
 
 
 class ErrorAnswer(BaseModel):
-    """Every error, as the API's documentation has it."""
+    """Every error, for the API's documentation."""
 
     error: str = Field(description="One sentence that says what is wrong.")
     field: str | None = Field(None, description="The field that is wrong, if there is one.")
 
 
-# What a request to work can be answered with besides its result.
+# The error responses of an endpoint.
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": description}
     for status, description in {
@@ -49,7 +70,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 class ClientDisconnected(Exception):
-    """There is nobody to answer any more."""
+    """The client has closed the connection."""
 
 
 def deadline_passed() -> ApiError:
@@ -73,12 +94,12 @@ _LENGTHS = {"too_short": ("at least", "min_length"), "too_long": ("at most", "ma
 
 
 def describe(errors: Sequence[ErrorDetails]) -> ApiError:
-    """The first thing that is wrong with a body, as one sentence."""
+    """The first validation error of a body, as one sentence."""
     error = errors[0]
     kind, context = error["type"], error.get("ctx") or {}
     if kind == "unknown_field":
         return ApiError(422, context["sentence"], context["field"])
-    _, *place = error["loc"]  # "body", the field, and in a list the number
+    _, *place = error["loc"]  # "body", the field, and in a list the index
     if not place:
         return ApiError(422, "the body must be a JSON object.", "")
     name = str(place[0])
