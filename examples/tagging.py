@@ -31,18 +31,18 @@ from torch.nn import functional
 from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
 from quasirnn.data.corpus import Columns, Corpus, Part, built_in
 from quasirnn.data.vocabulary import Vocabulary
-from quasirnn.errors import RunError, TextError, some
+from quasirnn.errors import TextError, some
 from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.recurrent import Cell, recurrent
 from quasirnn.schema import Text
 from quasirnn.tasks import console
 from quasirnn.tasks.console import AsJson, RunArgument, TextFile, Texts
-from quasirnn.tasks.demo import Demo, Minutes, Row, Screen, Shown
+from quasirnn.tasks.demo import Demo, Row, Screen, Shown
 from quasirnn.tasks.endpoint import Endpoint, InvalidField, Request, Step
 from quasirnn.tasks.pipeline import Evaluation, Pipeline
-from quasirnn.tasks.run_folder import REMEDY, Run
+from quasirnn.tasks.run_folder import Run
 from quasirnn.tasks.settings import Preset, TaskSettings, setting
-from quasirnn.tasks.task import Dataset, Task, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, shard, silent
 from quasirnn.training.learner import Carried, Tick
 from quasirnn.training.world import World
 
@@ -223,10 +223,7 @@ class TaggingPipeline(Pipeline[TaggingSettings]):
 
     def __init__(self, task: Task[TaggingSettings], run: Run, device: str | torch.device = "cpu") -> None:
         super().__init__(task, run, device)
-        tags, number = self.training.corpus.get("tags"), self.model.config["num_tags"]
-        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags) or len(set(tags)) != number:
-            raise RunError(f'{run.training}: "tags" must be {number} different names. {REMEDY}')
-        self.tags: list[str] = tags
+        self.tags = self._read_names("tags", self.model.config["num_tags"])
 
     def tag(self, text: str) -> list[tuple[str, str]]:
         """The words of a text, each with its tag."""
@@ -246,14 +243,11 @@ class TaggingPipeline(Pipeline[TaggingSettings]):
     def evaluate(self, split: str = "test", data: list[str] | None = None, tick: Tick = silent) -> TaggingEvaluation:
         name, part, dataset = self._dataset(split, data)
         figures = TASK.validate(self.settings, self.model, part, self.vocabulary, tick)
-        counts = dataset.summaries[name]
-        return TaggingEvaluation(
-            dataset.corpus.name, name, tuple(dataset.notes), counts["texts"], counts["tokens"], **figures
-        )
+        return TaggingEvaluation.of(dataset, name, words=dataset.summaries[name]["tokens"], **figures)
 
     @cached_property
     def card(self) -> dict[str, Any]:
-        return {"tags": self.tags, "examples": list(EXAMPLES)}
+        return {"tags": list(self.tags), "examples": list(EXAMPLES)}
 
 
 EXAMPLES = ("the light watch here", "the light watch play here", "they fish near the cold river")
@@ -356,8 +350,9 @@ class TaggingTask(Task[TaggingSettings]):
     demo = Demo(
         quality="% right",
         explained="words of unseen sentences given their tag",
-        minutes=Minutes(training=0.1, rest=0.05),
-        test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).accuracy,
+        training_minutes=0.1,
+        other_minutes=0.05,
+        figure="accuracy",
         show=show_demo,
         baselines=most_frequent_tags,
         commands=("tag {folder}/tagging-qrnn 'the light watch here'",),
@@ -396,8 +391,7 @@ class TaggingTask(Task[TaggingSettings]):
         number = {tag: n for n, tag in enumerate(facts["tags"])}
         ids = vocabulary.encode_all(part["text"])
         tags = [torch.tensor([number[tag] for tag in row.split()]) for row in part["tags"]]
-        unknown = sum(each.tolist().count(vocabulary.special("unknown")) for each in ids)
-        counts = {"texts": len(part), "tokens": sum(map(len, ids)), "unknown": unknown, "outside": unknown}
+        counts = {"texts": len(part), "tokens": sum(map(len, ids)), "unknown": count_unknown(vocabulary, ids)}
         return TaggedTexts(ids, tags), counts
 
     def build(self, settings: TaggingSettings, data: Dataset) -> Tagger:
@@ -418,14 +412,7 @@ class TaggingTask(Task[TaggingSettings]):
             tokens = pad("tokens", part.ids, rows, model.config["padding"])
             return tokens | {"tags": pad("tags", part.tags, rows, NO_TAG)["tags"]}
 
-        return LengthBatches(
-            lengths_of(part.ids),
-            settings.batch_size,
-            collate,
-            seed=settings.seed,
-            rank=world.rank,
-            world_size=world.size,
-        )
+        return LengthBatches(lengths_of(part.ids), settings.batch_size, collate, **shard(settings, world))
 
     def loss(
         self, settings: TaggingSettings, model: nn.Module, batch: Batch, carried: Carried

@@ -20,7 +20,7 @@ import shutil
 import signal
 import statistics
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,14 +47,6 @@ LEAST_STEPS = 0.5
 
 class Interrupted(Exception):
     """The user wants no more."""
-
-
-@dataclass(frozen=True)
-class Minutes:
-    """What a task takes on two cores with nothing else on them, with all steps of its preset."""
-
-    training: float  # of one cell
-    rest: float  # the corpus, baselines, tests, examples, pictures
 
 
 @dataclass(frozen=True)
@@ -86,8 +78,10 @@ class Demo:
     Args:
         quality: what its figure is called: "% right".
         explained: what that is: "unseen reviews given their label".
-        minutes: that it takes.
-        test: the figure of a pipeline on held-out text.
+        training_minutes: that the training of one cell takes on two idle cores, with all steps of its preset.
+        other_minutes: that the rest takes: the corpus, baselines, tests, examples, pictures.
+        figure: which figure of `Pipeline.evaluate` on the test split it is: "accuracy".
+        evaluation: options of that evaluation.
         show: an example, made with a pipeline; pictures go to the folder. Called with (pipeline, folder, seed, screen).
         use: the same with the installed model of the task, on text that people write: (pipeline, folder, seed).
         baselines: rows of models that are no networks.
@@ -96,12 +90,14 @@ class Demo:
 
     quality: str
     explained: str
-    minutes: Minutes
-    test: Callable[[Any, Tick], float]
+    training_minutes: float
+    other_minutes: float
+    figure: str
     show: Callable[[Any, Path, int, Screen], Shown]
     use: Callable[[Any, Path, int], Shown] | None = None
     baselines: Callable[[Tick], list[Row]] | None = None
     commands: Sequence[str] = ()
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,7 +177,7 @@ def run_part(task: Task[Any], folder: Path, plan: Plan, screen: Screen) -> Part:
         with screen.progress("timing both cells") as tick:
             speeds = plan.time_cells(task, keys(most), min(PAIRS, most), tick)
         # A machine that is slower than the one the minutes were measured on makes fewer steps, not a longer demo.
-        most = steps["qrnn"] = steps_that_fit(most, 60 * plan.share * demo.minutes.training, speeds.seconds)
+        most = steps["qrnn"] = steps_that_fit(most, 60 * plan.share * demo.training_minutes, speeds.seconds)
         steps["lstm"] = steps_in_equal_time(most, speeds.ratio)
     rows, runs, pipelines = [], [], []
     for cell in plan.cells:
@@ -189,7 +185,7 @@ def run_part(task: Task[Any], folder: Path, plan: Plan, screen: Screen) -> Part:
         trained = _train(task, request, screen)
         with screen.progress(f"testing {trained.run.path.name}") as tick:
             pipelines.append(load(trained.run.path))
-            quality = demo.test(pipelines[-1], tick)
+            quality = getattr(pipelines[-1].evaluate("test", tick=tick, **demo.evaluation), demo.figure)
         runs.append(trained.run)
         rows.append(
             Row(

@@ -29,14 +29,14 @@ from quasirnn.models.initialisation import init_uniform, init_unigram, init_unit
 from quasirnn.models.neural_cache import CachedLosses, best_of, read
 from quasirnn.schema import Text
 from quasirnn.tasks import language_model_commands
-from quasirnn.tasks.demo import Demo, Minutes, Screen, Shown
+from quasirnn.tasks.demo import Demo, Screen, Shown
 from quasirnn.tasks.endpoint import Emit, Endpoint, InvalidField, Request, Response, Step
 from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, setting, size_setting
 from quasirnn.tasks.significance import Rows
-from quasirnn.tasks.task import Dataset, Task, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, silent
 from quasirnn.tasks.verdict import Baselines
 from quasirnn.training.learner import Carried, Tick
 from quasirnn.training.world import World
@@ -53,6 +53,10 @@ EVALUATION_TOKENS = 4096
 CACHE_WINDOW = 256
 # Tokens that count as one row where two models are compared.
 BLOCK = 100
+# KEYs that are arguments of the model, besides those of its recurrent layers.
+MODEL_KEYS = {
+    *("embedding_size", "input_dropout", "output_dropout", "gate_bias", "tied", "locked_dropout", "word_dropout"),
+}
 
 
 class LanguageModelSettings(TaskSettings):
@@ -271,131 +275,6 @@ def start_of_line(vocabulary: Vocabulary) -> Tensor:
     return vocabulary.encode("\n") if end is None else torch.tensor([end])
 
 
-class LanguageModelTask(Task[LanguageModelSettings]):
-    name = language_model_commands.NAME
-    settings = LanguageModelSettings
-    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST, BEST)}
-    model = LanguageModel
-    unit = "tokens"
-    best_by = "perplexity"
-    compared = ("perplexity",)
-    units: ClassVar = {"perplexity": "per token", "loss": "nats per token", "bits": "per token"}
-    loss_is_log_perplexity = True
-    paper_corpus = "ptb"
-    training_splits = SPLITS
-    evaluation_options = ("cache",)
-    next_commands = ("evaluate {run}", "generate {run}")
-
-    def columns(self, settings: LanguageModelSettings) -> Columns:
-        return Columns(names=("text",), running=True, unit="text")
-
-    def rule(self, settings: LanguageModelSettings, preset: str) -> Rule | None:
-        return RULES[settings.level] if preset == "fast" else None
-
-    def choices(self, settings: LanguageModelSettings, train: Part, given: Collection[str]) -> dict[str, Any]:
-        if "level" in given or len(train.text) >= CHARACTERS or UNKNOWN_WORD in train.text:
-            return {}
-        # The rule's own, or what is given would not fit together: word vectors that are tied have another size.
-        return {"level": "character", **({} if "tied" in given else {"tied": False})}
-
-    def amount(self, settings: LanguageModelSettings, train: Part) -> Amount:
-        tokens = max(1, len(train.text) if settings.level == "character" else len(train.text.split()))
-        length = RULES[settings.level].fixed.get("length", settings.length)
-        return Amount(tokens, tokens / length, f"{settings.level}s")
-
-    def built_in(self, settings: LanguageModelSettings, splits: Sequence[str]) -> Corpus:
-        text = topics.load()
-        return built_in(BUILT_IN, lambda split: {"text": [getattr(text, split)]}, splits)
-
-    def baselines(self, settings: LanguageModelSettings, data: Dataset) -> Baselines:
-        train, valid = (data.parts[split].numpy() for split in ("train", "valid"))
-        bits = {order: CountModel(train, len(data.vocabulary), order).bits_per_token(valid) for order in ORDERS}
-        of_characters = settings.level == "character"
-        return Baselines(
-            "bits" if of_characters else "perplexity",
-            {name: bits[order] if of_characters else 2 ** bits[order] for order, name in ORDERS.items()},
-            unit=" per character" if of_characters else "",
-            advice="Counts are hard to beat on small texts. More text helps most, then more epochs (epochs=NUMBER).",
-        )
-
-    def facts(self, settings: LanguageModelSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
-        if settings.level == "word":
-            for split, part in corpus.parts.items():
-                if written := END_OF_LINE in part.text and part.text.split().count(END_OF_LINE):
-                    corpus.notes.append(
-                        f"{split}: {END_OF_LINE} occurs {written:,} times in the text; it is read as a line end"
-                    )
-        return {"level": settings.level, "published": corpus.published}
-
-    def make_vocabulary(self, settings: LanguageModelSettings, train: Part, notes: list[str]) -> Vocabulary:
-        text, level = self._text(settings, train), settings.level
-        return Vocabulary.build([text], level, RUNNING_TEXT_SPECIALS[level], notes, **settings.vocabulary)
-
-    def encode(
-        self, settings: LanguageModelSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
-    ) -> tuple[Tensor, dict[str, Any]]:
-        text = self._text(settings, part)
-        ids = vocabulary.encode(text)
-        counts = count_tokens(text, settings.level, vocabulary.lowercase)
-        unknown = vocabulary.special("unknown")
-        summary = {
-            "lines": line_count(text),
-            "tokens": len(ids),
-            "distinct": len(counts.keys() - ({END_OF_LINE} if settings.level == "word" else set())),
-            "unknown": 0 if unknown is None else int((ids == unknown).sum()),
-            "outside": sum(count for token, count in counts.items() if token not in vocabulary),
-        }
-        return ids, summary
-
-    def _text(self, settings: LanguageModelSettings, part: Part) -> str:
-        # Of words, the end of a line is one.
-        return finish_line(part.text) if settings.level == "word" else part.text
-
-    def build(self, settings: LanguageModelSettings, data: Dataset) -> LanguageModel:
-        if len(data.parts["valid"]) < 2:
-            raise RunError("the validation text is too short; at least 2 tokens are needed.")
-        torch.manual_seed(settings.seed)
-        model = LanguageModel(
-            len(data.vocabulary),
-            **settings.layers,
-            embedding_size=settings.embedding_size,
-            input_dropout=settings.input_dropout,
-            output_dropout=settings.output_dropout,
-            gate_bias=settings.gate_bias,
-            tied=settings.tied,
-            locked_dropout=settings.locked_dropout,
-            word_dropout=settings.word_dropout,
-            document_start=int(start_of_line(data.vocabulary)) if settings.documents else None,
-        )
-        model.reset_parameters(settings.word_scale)
-        if settings.gate_init == "unit":
-            init_unit_gates(model, settings.word_scale)
-        elif settings.gate_init == "small":
-            init_uniform(model)
-        if settings.unigram_init:
-            init_unigram(model, torch.bincount(data.parts["train"], minlength=len(data.vocabulary)))
-        return model
-
-    def batches(self, settings: LanguageModelSettings, part: Tensor, model: Any, world: World) -> Streams:
-        return Streams(part, settings.batch_size, settings.length, rank=world.rank, world_size=world.size)
-
-    def loss(
-        self, settings: LanguageModelSettings, model: nn.Module, batch: Batch, carried: Carried
-    ) -> tuple[Tensor, int, Carried]:
-        total, state = model(batch["tokens"], carried, batch["targets"], (settings.ar, settings.tar))
-        # The next window continues from here, but its gradient stops here.
-        return total, batch["targets"].numel(), tuple(part.detach() for part in state)
-
-    def loss_scale(self, settings: LanguageModelSettings) -> float:
-        return settings.loss_scale
-
-    def validate(
-        self, settings: LanguageModelSettings, model: Any, part: Tensor, vocabulary: Vocabulary, tick: Tick
-    ) -> dict[str, float]:
-        nats = loss_per_token(model, part, tick, streams=VALIDATION_STREAMS, context=VALIDATION_CONTEXT)
-        return {"loss": nats, "perplexity": perplexity(nats), "bits": nats / math.log(2)}
-
-
 @dataclass(frozen=True)
 class Score:
     """How well a text was predicted."""
@@ -485,10 +364,8 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         ids = self.vocabulary.encode(as_written(text, self.vocabulary))
         if len(ids) == 0:
             raise DataError("score: the text is empty.")
-        unknown = self.vocabulary.special("unknown")
         nats = loss_per_token(self.model, torch.cat([start_of_line(self.vocabulary), ids])) * len(ids)
-        count = 0 if unknown is None else int((ids == unknown).sum())
-        return Score(tokens=len(ids), unknown=count, bits=nats / math.log(2))
+        return Score(tokens=len(ids), unknown=count_unknown(self.vocabulary, [ids]), bits=nats / math.log(2))
 
     def evaluate(
         self, split: str = "test", data: list[str] | None = None, tick: Tick = silent, *, cache: int | None = None
@@ -505,8 +382,6 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
             DataError: there is no such split, or too little in it; a TextError if its text is at fault.
         """
         name, ids, dataset = self._dataset(split, data)
-        if len(ids) < 2:
-            raise DataError(f"{name}: the text is too short; at least 2 tokens are needed.")
         chosen = None
         if cache is None:
             loss = loss_per_token(self.model, ids, tick)
@@ -516,29 +391,15 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
             chosen = {"window": cache, "sharpness": sharpness, "share": share}
             losses = self._cached(ids, CachedLosses(self.model, cache, [sharpness], [share]), tick)
             loss = losses.mean.item()
-        unknown = dataset.summaries[name]["unknown"]
-        return LanguageModelEvaluation(
-            dataset.corpus.name, name, tuple(dataset.notes), len(ids) - 1, unknown, loss, chosen
-        )
+        return LanguageModelEvaluation.of(dataset, name, tokens=len(ids) - 1, loss=loss, cache=chosen)
 
     def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
         if options:
             raise UserError("--cache and --against: give one of them.")
         name, ids, dataset = self._dataset(split, data)
-        if len(ids) < 2:
-            raise DataError(f"{name}: the text is too short; at least 2 tokens are needed.")
-        losses = torch.cat(
-            [each[:, 0] for each in losses_of(self.model, EvaluationStreams(ids, EVALUATION_TOKENS), tick)]
-        )
-        nats = losses.double().cpu().numpy()
-        evaluation = LanguageModelEvaluation(
-            dataset.corpus.name,
-            name,
-            tuple(dataset.notes),
-            len(nats),
-            dataset.summaries[name]["unknown"],
-            float(nats.mean()),
-        )
+        windows = EvaluationStreams(ids, EVALUATION_TOKENS)
+        nats = torch.cat([each[:, 0] for each in losses_of(self.model, windows, tick)]).double().cpu().numpy()
+        evaluation = LanguageModelEvaluation.of(dataset, name, tokens=len(nats), loss=float(nats.mean()))
         # Neighbouring tokens are not independent of each other: a row is a block of them.
         starts = np.arange(0, len(nats), BLOCK)
         sums, counts = np.add.reduceat(nats, starts), np.diff(np.append(starts, len(nats)))
@@ -558,6 +419,12 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
                 f"{self.run.path} and {other.run.path} have different vocabularies, so their perplexities cannot be "
                 "compared."
             )
+
+    def _dataset(self, split: str, data: list[str] | None) -> tuple[str, Tensor, Dataset]:
+        name, ids, dataset = super()._dataset(split, data)
+        if len(ids) < 2:
+            raise DataError(f"{name}: the text is too short; at least 2 tokens are needed.")
+        return name, ids, dataset
 
     def _cached(self, ids: Tensor, losses: CachedLosses, tick: Tick) -> CachedLosses:
         windows = EvaluationStreams(ids, CACHE_WINDOW)
@@ -684,17 +551,134 @@ def use(pipeline: LanguageModelPipeline, folder: Path, seed: int) -> Shown:
     return Shown(f'"{prompt}", continued:', text)
 
 
-LanguageModelTask.pipeline = LanguageModelPipeline
-LanguageModelTask.commands = language_model_commands.COMMANDS
-LanguageModelTask.endpoints = ENDPOINTS
-LanguageModelTask.demo = Demo(
-    quality="bits/char",
-    explained="bits per character of unseen pages, lower is better",
-    minutes=Minutes(training=0.5, rest=0.15),
-    test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).bits_per_token,
-    show=show_demo,
-    use=use,
-    commands=("generate {folder}/language-model-qrnn --prompt 'The '",),
-)
+class LanguageModelTask(Task[LanguageModelSettings]):
+    name = language_model_commands.NAME
+    settings = LanguageModelSettings
+    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST, BEST)}
+    model = LanguageModel
+    pipeline = LanguageModelPipeline
+    unit = "tokens"
+    best_by = "perplexity"
+    compared = ("perplexity",)
+    units: ClassVar = {"perplexity": "per token", "loss": "nats per token", "bits": "per token"}
+    loss_is_log_perplexity = True
+    paper_corpus = "ptb"
+    training_splits = SPLITS
+    evaluation_options = ("cache",)
+    commands, endpoints = language_model_commands.COMMANDS, ENDPOINTS
+    next_commands = ("evaluate {run}", "generate {run}")
+    demo = Demo(
+        quality="bits/char",
+        explained="bits per character of unseen pages, lower is better",
+        training_minutes=0.5,
+        other_minutes=0.15,
+        figure="bits_per_token",
+        show=show_demo,
+        use=use,
+        commands=("generate {folder}/language-model-qrnn --prompt 'The '",),
+    )
+
+    def columns(self, settings: LanguageModelSettings) -> Columns:
+        return Columns(names=("text",), running=True, unit="text")
+
+    def rule(self, settings: LanguageModelSettings, preset: str) -> Rule | None:
+        return RULES[settings.level] if preset == "fast" else None
+
+    def choices(self, settings: LanguageModelSettings, train: Part, given: Collection[str]) -> dict[str, Any]:
+        if "level" in given or len(train.text) >= CHARACTERS or UNKNOWN_WORD in train.text:
+            return {}
+        # The rule's own, or what is given would not fit together: word vectors that are tied have another size.
+        return {"level": "character", **({} if "tied" in given else {"tied": False})}
+
+    def amount(self, settings: LanguageModelSettings, train: Part) -> Amount:
+        tokens = max(1, len(train.text) if settings.level == "character" else len(train.text.split()))
+        length = RULES[settings.level].fixed.get("length", settings.length)
+        return Amount(tokens, tokens / length, f"{settings.level}s")
+
+    def built_in(self, settings: LanguageModelSettings, splits: Sequence[str]) -> Corpus:
+        text = topics.load()
+        return built_in(BUILT_IN, lambda split: {"text": [getattr(text, split)]}, splits)
+
+    def baselines(self, settings: LanguageModelSettings, data: Dataset) -> Baselines:
+        train, valid = (data.parts[split].numpy() for split in ("train", "valid"))
+        bits = {order: CountModel(train, len(data.vocabulary), order).bits_per_token(valid) for order in ORDERS}
+        of_characters = settings.level == "character"
+        return Baselines(
+            "bits" if of_characters else "perplexity",
+            {name: bits[order] if of_characters else 2 ** bits[order] for order, name in ORDERS.items()},
+            unit=" per character" if of_characters else "",
+            advice="Counts are hard to beat on small texts. More text helps most, then more epochs (epochs=NUMBER).",
+        )
+
+    def facts(self, settings: LanguageModelSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
+        if settings.level == "word":
+            for split, part in corpus.parts.items():
+                if written := END_OF_LINE in part.text and part.text.split().count(END_OF_LINE):
+                    corpus.notes.append(
+                        f"{split}: {END_OF_LINE} occurs {written:,} times in the text; it is read as a line end"
+                    )
+        return {"level": settings.level, "published": corpus.published}
+
+    def make_vocabulary(self, settings: LanguageModelSettings, train: Part, notes: list[str]) -> Vocabulary:
+        text, level = self._text(settings, train), settings.level
+        return Vocabulary.build([text], level, RUNNING_TEXT_SPECIALS[level], notes, **settings.vocabulary)
+
+    def encode(
+        self, settings: LanguageModelSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
+    ) -> tuple[Tensor, dict[str, Any]]:
+        text = self._text(settings, part)
+        ids = vocabulary.encode(text)
+        counts = count_tokens(text, settings.level, vocabulary.lowercase)
+        summary = {
+            "lines": line_count(text),
+            "tokens": len(ids),
+            "distinct": len(counts.keys() - ({END_OF_LINE} if settings.level == "word" else set())),
+            "unknown": count_unknown(vocabulary, [ids]),
+            "outside": sum(count for token, count in counts.items() if token not in vocabulary),
+        }
+        return ids, summary
+
+    def _text(self, settings: LanguageModelSettings, part: Part) -> str:
+        # Of words, the end of a line is one.
+        return finish_line(part.text) if settings.level == "word" else part.text
+
+    def build(self, settings: LanguageModelSettings, data: Dataset) -> LanguageModel:
+        if len(data.parts["valid"]) < 2:
+            raise RunError("the validation text is too short; at least 2 tokens are needed.")
+        torch.manual_seed(settings.seed)
+        model = LanguageModel(
+            len(data.vocabulary),
+            **settings.layers,
+            **settings.model_dump(include=MODEL_KEYS),
+            document_start=int(start_of_line(data.vocabulary)) if settings.documents else None,
+        )
+        model.reset_parameters(settings.word_scale)
+        if settings.gate_init == "unit":
+            init_unit_gates(model, settings.word_scale)
+        elif settings.gate_init == "small":
+            init_uniform(model)
+        if settings.unigram_init:
+            init_unigram(model, torch.bincount(data.parts["train"], minlength=len(data.vocabulary)))
+        return model
+
+    def batches(self, settings: LanguageModelSettings, part: Tensor, model: Any, world: World) -> Streams:
+        return Streams(part, settings.batch_size, settings.length, rank=world.rank, world_size=world.size)
+
+    def loss(
+        self, settings: LanguageModelSettings, model: nn.Module, batch: Batch, carried: Carried
+    ) -> tuple[Tensor, int, Carried]:
+        total, state = model(batch["tokens"], carried, batch["targets"], (settings.ar, settings.tar))
+        # The next window continues from here, but its gradient stops here.
+        return total, batch["targets"].numel(), tuple(part.detach() for part in state)
+
+    def loss_scale(self, settings: LanguageModelSettings) -> float:
+        return settings.loss_scale
+
+    def validate(
+        self, settings: LanguageModelSettings, model: Any, part: Tensor, vocabulary: Vocabulary, tick: Tick
+    ) -> dict[str, float]:
+        nats = loss_per_token(model, part, tick, streams=VALIDATION_STREAMS, context=VALIDATION_CONTEXT)
+        return {"loss": nats, "perplexity": perplexity(nats), "bits": nats / math.log(2)}
+
 
 TASK = LanguageModelTask()

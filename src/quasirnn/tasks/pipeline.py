@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 
@@ -20,6 +20,7 @@ from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import RunError, UserError, shown
 from quasirnn.models.pretrained import count_parameters
 from quasirnn.nn import QRNN, QRNNLayer, quantize
+from quasirnn.schema import InvalidValue, as_type
 from quasirnn.tasks import run_folder, significance
 from quasirnn.tasks.environment import environment
 from quasirnn.tasks.run_folder import REMEDY, Run, Training, open_run
@@ -45,6 +46,14 @@ class Evaluation:
     notes: tuple[str, ...]
 
     derived: ClassVar[tuple[str, ...]] = ()  # properties that belong to the figures
+
+    @classmethod
+    def of(cls, dataset: Dataset, split: str, **figures: Any) -> Self:
+        """From figures by name; counts of the split (`Task.encode`) fill in the fields of the same name."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        counts = {name: count for name, count in dataset.summaries[split].items() if name in names}
+        heading = {"corpus": dataset.corpus.name, "split": split, "notes": tuple(dataset.notes)}
+        return cls(**{**counts, **heading, **figures})
 
     def lines(self) -> list[str]:
         """The figures for people."""
@@ -179,6 +188,19 @@ class Pipeline(Generic[S]):
         )
         ((name, part),) = dataset.parts.items()
         return name, part, dataset
+
+    def _read_names(self, fact: str, expected: int) -> tuple[str, ...]:
+        """The names of the model's outputs, which the task's `facts` left in training.json: {"classes": [...]}."""
+        file = self.run.training
+        try:
+            names = as_type(self.training.corpus.get(fact), tuple[str, ...])
+        except InvalidValue as error:
+            raise RunError(f"{file}: {fact} of the corpus {error}. {REMEDY}") from None
+        if len(names) != expected or len(set(names)) != expected:
+            raise RunError(
+                f"{file}: must name {expected} different {fact}, as the model has, got {shown(list(names))}. {REMEDY}"
+            )
+        return names
 
     def _check_vocabulary(self) -> None:
         vocabulary, file = self.vocabulary, self.run.vocabulary

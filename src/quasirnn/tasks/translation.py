@@ -5,11 +5,12 @@ Data, settings, training, use, commands, endpoints, demo.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,14 +32,14 @@ from quasirnn.models.decoding import Hypothesis
 from quasirnn.models.translator_decoder import Decoding
 from quasirnn.schema import Text
 from quasirnn.tasks import translation_commands
-from quasirnn.tasks.demo import Demo, Minutes, Screen, Shown
+from quasirnn.tasks.demo import Demo, Screen, Shown
 from quasirnn.tasks.endpoint import Endpoint, InvalidField, Request, Response, Step
 from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, setting, size_setting
 from quasirnn.tasks.significance import Rows
-from quasirnn.tasks.task import Dataset, Task, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, shard, silent
 from quasirnn.tasks.translation_commands import ALPHA, BEAM, HYPOTHESES, LARGEST_ALPHA, WIDEST
 from quasirnn.tasks.verdict import Baselines
 from quasirnn.training.learner import Carried, Tick
@@ -173,7 +174,7 @@ class Pairs:
     target_texts: list[str]
 
 
-def pair_batches(model: Translator, part: Pairs, batch_size: int, **how: int) -> LengthBatches:
+def pair_batches(model: Translator, part: Pairs, batch_size: int, **shard: int) -> LengthBatches:
     """Pairs of similar length: source, and the target with its start and end."""
     start, end = torch.tensor([model.start]), torch.tensor([model.end])
     source_lengths, target_lengths = lengths_of(part.sources), lengths_of(part.targets) + 1
@@ -186,7 +187,7 @@ def pair_batches(model: Translator, part: Pairs, batch_size: int, **how: int) ->
         return {**pad("source", part.sources, rows, model.padding), **inputs, "labels": labels["labels"]}
 
     by_length = target_lengths // STEP * (source_lengths.max() + 1) + source_lengths
-    return LengthBatches(by_length, batch_size, collate, **how)
+    return LengthBatches(by_length, batch_size, collate, **shard)
 
 
 def batch_loss(model: nn.Module, batch: Batch) -> Tensor:
@@ -257,175 +258,6 @@ def bleu_of(sums: np.ndarray) -> float:
     correct, total, (length, reference_length) = np.split(sums.round().astype(int), [4, 8])
     result: float = BLEU.compute_bleu(correct.tolist(), total.tolist(), int(length), int(reference_length)).score
     return result
-
-
-class TranslationTask(Task[TranslationSettings]):
-    name = translation_commands.NAME
-    settings = TranslationSettings
-    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
-    model = Translator
-    unit = "characters"
-    best_by = "loss"
-    compared = ("loss", "bleu", "exact_match")
-    units: ClassVar = {
-        "loss": "nats per character",
-        "bleu": "of 100",
-        "chrf": "of 100",
-        "exact_match": "% of sentences",
-    }
-    toy = (BUILT_IN, "trained on numbers, dates and times alone: a toy")
-    paper_corpus = "iwslt"
-    data_keys = ("train", "valid", "test", "source", "target")
-    evaluation_options = ("beam", "alpha")
-    next_commands = ("evaluate {run}", "translate {run}")
-
-    def columns(self, settings: TranslationSettings) -> Columns:
-        return Columns(
-            names=("source", "target"),
-            header={
-                "source": ("src", *language_names(settings.source)),
-                "target": ("tgt", "trg", *language_names(settings.target)),
-            },
-            named={"source": settings.source, "target": settings.target},
-            strict=False,
-            parallel={"source": settings.source, "target": settings.target},
-            group="target",
-            share=SHARE,
-            most=MOST,
-            hold_out_by_folder=True,
-            skip_empty=True,
-            unit="pairs",
-        )
-
-    def rule(self, settings: TranslationSettings, preset: str) -> Rule | None:
-        return RULE if preset == "fast" else None
-
-    def choices(self, settings: TranslationSettings, train: Part, given: Collection[str]) -> dict[str, Any]:
-        """The number of layers, and as many widths."""
-        if "num_layers" in given or (isinstance(settings.kernel_size, tuple) and "kernel_size" in given):
-            return {}
-        layers = 2 if self.amount(settings, train).tokens < TWO_LAYERS else settings.num_layers
-        own = settings.kernel_size if "kernel_size" in given or settings.cell != "qrnn" else (6, *[2] * (layers - 1))
-        return {"num_layers": layers, "kernel_size": own}
-
-    def amount(self, settings: TranslationSettings, train: Part) -> Amount:
-        return Amount(max(1, sum(map(len, train["target"]))), len(train), "characters")
-
-    def built_in(self, settings: TranslationSettings, splits: Sequence[str]) -> Corpus:
-        if (settings.source, settings.target) != ("de", "en"):
-            raise DataError(
-                f"the built-in translations are from de to en, not from {settings.source} to {settings.target}; for "
-                "other languages give --data"
-            )
-
-        def make(split: str) -> dict[str, Iterable[str]]:
-            sources, targets = zip(*number_words.load(split), strict=True)
-            return {"source": sources, "target": targets}
-
-        return built_in(BUILT_IN, make, splits)
-
-    def read(
-        self,
-        settings: TranslationSettings,
-        data: Sequence[str],
-        splits: Sequence[str],
-        saved: Mapping[str, Any],
-        own: bool,
-    ) -> Corpus:
-        corpus = super().read(settings, data, splits, saved, own)
-        train, longest = corpus.parts.get("train"), settings.max_length
-        if data and train is not None and longest is not None:
-            corpus.parts["train"] = _without_long(train, longest, corpus.notes)
-        known = set(corpus.parts["train"]["target"]) if train is not None and data else set()
-        for split, part in corpus.parts.items():
-            if split != "train" and (both := sum(target in known for target in part["target"])):
-                corpus.notes.append(f"{split}: {both:,} of {len(part):,} target sentences also occur in train")
-        return corpus
-
-    def baselines(self, settings: TranslationSettings, data: Dataset) -> Baselines | None:
-        if not settings.sample:
-            return None
-        valid, sample = data.parts["valid"], settings.sample
-        copied = score(valid.source_texts[:sample], valid.target_texts[:sample], lowercase=settings.lowercase)
-        return Baselines(
-            "bleu",
-            {"copying the source": copied.bleu},
-            higher_is_better=True,
-            advice="More pairs help most, then more epochs (epochs=NUMBER).",
-        )
-
-    def facts(self, settings: TranslationSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
-        return {"source": settings.source, "target": settings.target}
-
-    def make_vocabulary(self, settings: TranslationSettings, train: Part, notes: list[str]) -> Vocabulary:
-        # One for both languages. Joined: counting characters costs as much for a short text as for a long one.
-        texts = train["source"] + train["target"]
-        cased = [text.lower() for text in texts] if settings.lowercase else texts
-        return Vocabulary.build(["".join(cased)], "character", SPECIALS, notes, **settings.vocabulary)
-
-    def encode(
-        self, settings: TranslationSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
-    ) -> tuple[Pairs, dict[str, Any]]:
-        sides = {name: vocabulary.encode_all(part[name]) for name in ("source", "target")}
-        unknown = vocabulary.special("unknown")
-        assert unknown is not None
-        count = sum(int((torch.cat(ids) == unknown).sum()) for ids in sides.values())
-        summary = {
-            "pairs": len(part),
-            "characters": [sum(map(len, ids)) for ids in sides.values()],
-            "longest": [max(map(len, ids)) for ids in sides.values()],
-            "unknown": count,
-            "outside": count,
-        }
-        return Pairs(sides["source"], sides["target"], part["source"], part["target"]), summary
-
-    def build(self, settings: TranslationSettings, data: Dataset) -> Translator:
-        if settings.sample:
-            # Before training, not after its first epoch: says so if sacrebleu is missing.
-            score(["a"], ["a"])
-        torch.manual_seed(settings.seed)
-        special: dict[str, Any] = {role: data.vocabulary.special(role) for role in ("padding", "start", "end")}
-        return Translator(
-            len(data.vocabulary),
-            **settings.layers,
-            embedding_size=settings.embedding_size,
-            **special,
-        )
-
-    def batches(self, settings: TranslationSettings, part: Pairs, model: Any, world: World) -> LengthBatches:
-        how = {"seed": settings.seed, "rank": world.rank, "world_size": world.size}
-        return pair_batches(model, part, settings.batch_size, **how)
-
-    def loss(
-        self, settings: TranslationSettings, model: nn.Module, batch: Batch, carried: Carried
-    ) -> tuple[Tensor, int, Carried]:
-        return batch_loss(model, batch), int(batch["target_lengths"].sum()), None
-
-    def validate(
-        self, settings: TranslationSettings, model: Any, part: Pairs, vocabulary: Vocabulary, tick: Tick
-    ) -> dict[str, float]:
-        """The loss on all of the part; BLEU and exact match on its first sentences, decoded greedily."""
-        figures = {"loss": loss_per_character(model, part, tick)}
-        if settings.sample:
-            sources, references = part.source_texts[: settings.sample], part.target_texts[: settings.sample]
-            translations = [best.text for best, *_ in Decoder(model, vocabulary).translate(sources, beam=1)]
-            scores = score(translations, references, lowercase=vocabulary.lowercase)
-            figures |= {"bleu": scores.bleu, "chrf": scores.chrf, "exact_match": scores.exact_match}
-        return figures
-
-
-def _without_long(part: Part, max_length: int, notes: list[str]) -> Part:
-    rows = [
-        row for row, pair in enumerate(zip(*part.columns.values(), strict=True)) if max(map(len, pair)) <= max_length
-    ]
-    if not rows:
-        raise DataError(f"{part.files[0]}: every pair has a side of more than max_length = {max_length} characters")
-    if left_out := len(part) - len(rows):
-        notes.append(
-            f"train: {left_out:,} of {len(part):,} pairs left out because a side has more than max_length = "
-            f"{max_length} characters"
-        )
-    return part.select(rows)
 
 
 @dataclass(frozen=True)
@@ -693,20 +525,14 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
             first.text for first, *_ in self.decoder.translate(part.source_texts, beam=beam, alpha=alpha, tick=tick)
         ]
         scores = score(best, part.target_texts, lowercase=self.vocabulary.lowercase)
-        evaluation = TranslationEvaluation(
-            corpus=dataset.corpus.name,
-            split=name,
-            notes=tuple(dataset.notes),
-            pairs=len(best),
-            unknown=dataset.summaries[name]["unknown"],
+        evaluation = TranslationEvaluation.of(
+            dataset,
+            name,
             loss=loss,
-            bleu=scores.bleu,
-            chrf=scores.chrf,
-            exact_match=scores.exact_match,
+            **dataclasses.asdict(scores),
             bleu_lowercase=score(best, part.target_texts, lowercase=True).bleu,
             beam=beam,
             alpha=alpha,
-            signatures=scores.signatures,
         )
         return evaluation, best, part.target_texts, dataset.corpus.parts[name].sha256
 
@@ -947,17 +773,174 @@ def translations_of(pipeline: TranslationPipeline, sentences: Sequence[str], pic
     return Shown(heading, example, [picture])
 
 
-TranslationTask.pipeline = TranslationPipeline
-TranslationTask.commands, TranslationTask.plots = translation_commands.COMMANDS, translation_commands.PLOTS
-TranslationTask.endpoints = ENDPOINTS
-TranslationTask.demo = Demo(
-    quality="% exact",
-    explained="unseen numbers, dates and times translated exactly",
-    minutes=Minutes(training=0.45, rest=0.3),
-    test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick, beam=1).exact_match,
-    show=show_demo,
-    use=use,
-    commands=("translate {folder}/translation-qrnn 'der erste Mai zweitausendsechs'",),
-)
+class TranslationTask(Task[TranslationSettings]):
+    name = translation_commands.NAME
+    settings = TranslationSettings
+    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
+    model = Translator
+    pipeline = TranslationPipeline
+    unit = "characters"
+    best_by = "loss"
+    compared = ("loss", "bleu", "exact_match")
+    units: ClassVar = {
+        "loss": "nats per character",
+        "bleu": "of 100",
+        "chrf": "of 100",
+        "exact_match": "% of sentences",
+    }
+    size_rule = RULE
+    toy = (BUILT_IN, "trained on numbers, dates and times alone: a toy")
+    paper_corpus = "iwslt"
+    data_keys = ("train", "valid", "test", "source", "target")
+    evaluation_options = ("beam", "alpha")
+    commands, plots, endpoints = translation_commands.COMMANDS, translation_commands.PLOTS, ENDPOINTS
+    next_commands = ("evaluate {run}", "translate {run}")
+    demo = Demo(
+        quality="% exact",
+        explained="unseen numbers, dates and times translated exactly",
+        training_minutes=0.45,
+        other_minutes=0.3,
+        figure="exact_match",
+        show=show_demo,
+        use=use,
+        commands=("translate {folder}/translation-qrnn 'der erste Mai zweitausendsechs'",),
+        evaluation={"beam": 1},
+    )
+
+    def columns(self, settings: TranslationSettings) -> Columns:
+        return Columns(
+            names=("source", "target"),
+            header={
+                "source": ("src", *language_names(settings.source)),
+                "target": ("tgt", "trg", *language_names(settings.target)),
+            },
+            named={"source": settings.source, "target": settings.target},
+            strict=False,
+            parallel={"source": settings.source, "target": settings.target},
+            group="target",
+            share=SHARE,
+            most=MOST,
+            hold_out_by_folder=True,
+            skip_empty=True,
+            unit="pairs",
+        )
+
+    def choices(self, settings: TranslationSettings, train: Part, given: Collection[str]) -> dict[str, Any]:
+        """The number of layers, and as many widths."""
+        if "num_layers" in given or (isinstance(settings.kernel_size, tuple) and "kernel_size" in given):
+            return {}
+        layers = 2 if self.amount(settings, train).tokens < TWO_LAYERS else settings.num_layers
+        own = settings.kernel_size if "kernel_size" in given or settings.cell != "qrnn" else (6, *[2] * (layers - 1))
+        return {"num_layers": layers, "kernel_size": own}
+
+    def amount(self, settings: TranslationSettings, train: Part) -> Amount:
+        return Amount(max(1, sum(map(len, train["target"]))), len(train), "characters")
+
+    def built_in(self, settings: TranslationSettings, splits: Sequence[str]) -> Corpus:
+        if (settings.source, settings.target) != ("de", "en"):
+            raise DataError(
+                f"the built-in translations are from de to en, not from {settings.source} to {settings.target}; for "
+                "other languages give --data"
+            )
+
+        def make(split: str) -> dict[str, Iterable[str]]:
+            sources, targets = zip(*number_words.load(split), strict=True)
+            return {"source": sources, "target": targets}
+
+        return built_in(BUILT_IN, make, splits)
+
+    def read(
+        self,
+        settings: TranslationSettings,
+        data: Sequence[str],
+        splits: Sequence[str],
+        saved: Mapping[str, Any],
+        own: bool,
+    ) -> Corpus:
+        corpus = super().read(settings, data, splits, saved, own)
+        train, longest = corpus.parts.get("train"), settings.max_length
+        if data and train is not None and longest is not None:
+            corpus.parts["train"] = _without_long(train, longest, corpus.notes)
+        known = set(corpus.parts["train"]["target"]) if train is not None and data else set()
+        for split, part in corpus.parts.items():
+            if split != "train" and (both := sum(target in known for target in part["target"])):
+                corpus.notes.append(f"{split}: {both:,} of {len(part):,} target sentences also occur in train")
+        return corpus
+
+    def baselines(self, settings: TranslationSettings, data: Dataset) -> Baselines | None:
+        if not settings.sample:
+            return None
+        valid, sample = data.parts["valid"], settings.sample
+        copied = score(valid.source_texts[:sample], valid.target_texts[:sample], lowercase=settings.lowercase)
+        return Baselines(
+            "bleu",
+            {"copying the source": copied.bleu},
+            higher_is_better=True,
+            advice="More pairs help most, then more epochs (epochs=NUMBER).",
+        )
+
+    def facts(self, settings: TranslationSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
+        return {"source": settings.source, "target": settings.target}
+
+    def make_vocabulary(self, settings: TranslationSettings, train: Part, notes: list[str]) -> Vocabulary:
+        # One for both languages. Joined: counting characters costs as much for a short text as for a long one.
+        texts = train["source"] + train["target"]
+        cased = [text.lower() for text in texts] if settings.lowercase else texts
+        return Vocabulary.build(["".join(cased)], "character", SPECIALS, notes, **settings.vocabulary)
+
+    def encode(
+        self, settings: TranslationSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
+    ) -> tuple[Pairs, dict[str, Any]]:
+        sides = {name: vocabulary.encode_all(part[name]) for name in ("source", "target")}
+        summary = {
+            "pairs": len(part),
+            "characters": [sum(map(len, ids)) for ids in sides.values()],
+            "longest": [max(map(len, ids)) for ids in sides.values()],
+            "unknown": count_unknown(vocabulary, chain(*sides.values())),
+        }
+        return Pairs(sides["source"], sides["target"], part["source"], part["target"]), summary
+
+    def build(self, settings: TranslationSettings, data: Dataset) -> Translator:
+        if settings.sample:
+            # Before training, not after its first epoch: says so if sacrebleu is missing.
+            score(["a"], ["a"])
+        torch.manual_seed(settings.seed)
+        special: dict[str, Any] = {role: data.vocabulary.special(role) for role in ("padding", "start", "end")}
+        return Translator(len(data.vocabulary), **settings.layers, embedding_size=settings.embedding_size, **special)
+
+    def batches(self, settings: TranslationSettings, part: Pairs, model: Any, world: World) -> LengthBatches:
+        return pair_batches(model, part, settings.batch_size, **shard(settings, world))
+
+    def loss(
+        self, settings: TranslationSettings, model: nn.Module, batch: Batch, carried: Carried
+    ) -> tuple[Tensor, int, Carried]:
+        return batch_loss(model, batch), int(batch["target_lengths"].sum()), None
+
+    def validate(
+        self, settings: TranslationSettings, model: Any, part: Pairs, vocabulary: Vocabulary, tick: Tick
+    ) -> dict[str, float]:
+        """The loss on all of the part; BLEU and exact match on its first sentences, decoded greedily."""
+        figures = {"loss": loss_per_character(model, part, tick)}
+        if settings.sample:
+            sources, references = part.source_texts[: settings.sample], part.target_texts[: settings.sample]
+            translations = [best.text for best, *_ in Decoder(model, vocabulary).translate(sources, beam=1)]
+            scores = score(translations, references, lowercase=vocabulary.lowercase)
+            figures |= {name: getattr(scores, name) for name in ("bleu", "chrf", "exact_match")}
+        return figures
+
+
+def _without_long(part: Part, max_length: int, notes: list[str]) -> Part:
+    rows = [
+        row for row, pair in enumerate(zip(*part.columns.values(), strict=True)) if max(map(len, pair)) <= max_length
+    ]
+    if not rows:
+        raise DataError(f"{part.files[0]}: every pair has a side of more than max_length = {max_length} characters")
+    if left_out := len(part) - len(rows):
+        notes.append(
+            f"train: {left_out:,} of {len(part):,} pairs left out because a side has more than max_length = "
+            f"{max_length} characters"
+        )
+    return part.select(rows)
+
 
 TASK = TranslationTask()
