@@ -350,9 +350,7 @@ class TaggingTask(Task[TaggingSettings]):
     demo = Demo(
         quality="% right",
         explained="words of unseen sentences given their tag",
-        training_minutes=0.1,
-        other_minutes=0.05,
-        figure="accuracy",
+        minutes=(0.1, 0.05),
         show=show_demo,
         baselines=most_frequent_tags,
         commands=("tag {folder}/tagging-qrnn 'the light watch here'",),

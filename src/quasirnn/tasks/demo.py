@@ -78,9 +78,9 @@ class Demo:
     Args:
         quality: what its figure is called: "% right".
         explained: what that is: "unseen reviews given their label".
-        training_minutes: that the training of one cell takes on two idle cores, with all steps of its preset.
-        other_minutes: that the rest takes: the corpus, baselines, tests, examples, pictures.
-        figure: which figure of `Pipeline.evaluate` on the test split it is: "accuracy".
+        minutes: on two idle cores: of training one cell with all steps of its preset, and of the rest, that is the
+            corpus, baselines, tests, examples and pictures.
+        figure: which figure of `Pipeline.evaluate` on the test split it is; the task's `best_by` if not given.
         evaluation: options of that evaluation.
         show: an example, made with a pipeline; pictures go to the folder. Called with (pipeline, folder, seed, screen).
         use: the same with the installed model of the task, on text that people write: (pipeline, folder, seed).
@@ -90,13 +90,12 @@ class Demo:
 
     quality: str
     explained: str
-    training_minutes: float
-    other_minutes: float
-    figure: str
+    minutes: tuple[float, float]
     show: Callable[[Any, Path, int, Screen], Shown]
     use: Callable[[Any, Path, int], Shown] | None = None
     baselines: Callable[[Tick], list[Row]] | None = None
     commands: Sequence[str] = ()
+    figure: str | None = None
     evaluation: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -177,7 +176,7 @@ def run_part(task: Task[Any], folder: Path, plan: Plan, screen: Screen) -> Part:
         with screen.progress("timing both cells") as tick:
             speeds = plan.time_cells(task, keys(most), min(PAIRS, most), tick)
         # A machine that is slower than the one the minutes were measured on makes fewer steps, not a longer demo.
-        most = steps["qrnn"] = steps_that_fit(most, 60 * plan.share * demo.training_minutes, speeds.seconds)
+        most = steps["qrnn"] = steps_that_fit(most, 60 * plan.share * demo.minutes[0], speeds.seconds)
         steps["lstm"] = steps_in_equal_time(most, speeds.ratio)
     rows, runs, pipelines = [], [], []
     for cell in plan.cells:
@@ -185,13 +184,13 @@ def run_part(task: Task[Any], folder: Path, plan: Plan, screen: Screen) -> Part:
         trained = _train(task, request, screen)
         with screen.progress(f"testing {trained.run.path.name}") as tick:
             pipelines.append(load(trained.run.path))
-            quality = getattr(pipelines[-1].evaluate("test", tick=tick, **demo.evaluation), demo.figure)
+            evaluation = pipelines[-1].evaluate("test", tick=tick, **demo.evaluation)
         runs.append(trained.run)
         rows.append(
             Row(
                 name=NAMES[cell],
                 parameters=trained.parameters,
-                quality=quality,
+                quality=getattr(evaluation, demo.figure or task.best_by),
                 steps=trained.outcome.step,
                 speed=recorded_speed(trained) if speeds is None else speeds.items[cell],
                 ratio=None if speeds is None else speeds.ratio if cell == "qrnn" else 1.0,

@@ -570,8 +570,7 @@ class LanguageModelTask(Task[LanguageModelSettings]):
     demo = Demo(
         quality="bits/char",
         explained="bits per character of unseen pages, lower is better",
-        training_minutes=0.5,
-        other_minutes=0.15,
+        minutes=(0.5, 0.15),
         figure="bits_per_token",
         show=show_demo,
         use=use,

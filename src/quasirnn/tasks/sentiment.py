@@ -925,9 +925,7 @@ class SentimentTask(Task[SentimentSettings]):
     demo = Demo(
         quality="% right",
         explained="unseen reviews classified correctly",
-        training_minutes=0.25,
-        other_minutes=0.35,
-        figure="accuracy",
+        minutes=(0.25, 0.35),
         show=show_demo,
         use=use,
         baselines=bags,

@@ -798,8 +798,7 @@ class TranslationTask(Task[TranslationSettings]):
     demo = Demo(
         quality="% exact",
         explained="unseen numbers, dates and times translated exactly",
-        training_minutes=0.45,
-        other_minutes=0.3,
+        minutes=(0.45, 0.3),
         figure="exact_match",
         show=show_demo,
         use=use,
