@@ -30,6 +30,7 @@ except ImportError as error:
     raise MissingPackageError("quasirnn.hf needs transformers: pip install 'quasirnn[hf]'") from error
 
 MODEL_TYPE = "quasirnn"
+MODELS: dict[str, Any] = {model.__name__: model for model in (LanguageModel, SequenceClassifier)}
 # Files of a run beside the model's two, which go along when it is saved.
 COMPANIONS = ("training.json", "vocabulary.json", "environment.json", "metrics.jsonl")
 # Positions that the loss leaves out, in transformers.
@@ -75,10 +76,9 @@ class QuasiRNNConfig(transformers.PreTrainedConfig):
         config = read_config(folder)
         if config.get("quantized"):
             raise UserError(f"{folder}: is an int8 copy; use the original run.")
-        kinds = {kind.__name__: kind for kind in (LanguageModel, SequenceClassifier)}
-        if config["model"] not in kinds:
-            raise UserError(f"{folder}: contains a {config['model']}; transformers supports {' and '.join(kinds)}.")
-        arguments = constructor_arguments(kinds[config["model"]], config, folder / CONFIG)
+        if config["model"] not in MODELS:
+            raise UserError(f"{folder}: contains a {config['model']}; transformers supports {' and '.join(MODELS)}.")
+        arguments = constructor_arguments(MODELS[config["model"]], config, folder / CONFIG)
         run = Run(folder)
         if run.vocabulary.exists():
             vocabulary = run.read_vocabulary()
@@ -267,7 +267,7 @@ def tokenizer(folder: str | Path) -> transformers.PreTrainedTokenizerFast:
     """The vocabulary of a run as a tokenizer of transformers; `save_pretrained` writes it for `AutoTokenizer`.
 
     Raises:
-        UserError: a classifier's words are found by rules that such a tokenizer cannot have.
+        UserError: a classifier's words follow rules that such a tokenizer cannot have.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
@@ -304,9 +304,8 @@ def tokenizer(folder: str | Path) -> transformers.PreTrainedTokenizerFast:
 
 
 def _built(model: str, arguments: dict[str, Any]) -> Any:
-    kinds = {"LanguageModel": LanguageModel, "SequenceClassifier": SequenceClassifier}
     defaults = {"vocabulary_size": 2, "num_classes": 2} if model == "SequenceClassifier" else {"vocabulary_size": 2}
-    return kinds[model](**{**defaults, **arguments})
+    return MODELS[model](**{**defaults, **arguments})
 
 
 def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -319,7 +318,7 @@ def _with_model_type(read: Any) -> Any:
 
     def get_config_dict(cls: Any, /, folder: Any, **options: Any) -> Any:
         config, rest = read(folder, **options)
-        if "model_type" not in config and config.get("model") in ("LanguageModel", "SequenceClassifier"):
+        if "model_type" not in config and config.get("model") in MODELS:
             config = QuasiRNNConfig.from_run(folder).to_dict()
         return config, rest
 

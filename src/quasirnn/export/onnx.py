@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from torch import nn
@@ -66,9 +65,10 @@ def _files(model: nn.Module, path: Path, step: bool, lengths: bool) -> dict[Path
         raise UserError("lengths=True is for a QRNN; the file of a model has the inputs it needs.")
     if isinstance(model, QRNN):
         return {path: layer_graph(model, step, lengths)}
-    makers: dict[type[nn.Module], Callable[..., Graph]] = {SequenceClassifier: _classifier, LanguageModel: _stream}
-    if isinstance(model, SequenceClassifier | LanguageModel):
-        return {path: makers[type(model)](model, step)}
+    if isinstance(model, SequenceClassifier):
+        return {path: _classifier(model, step)}
+    if isinstance(model, LanguageModel):
+        return {path: _stream(model, step)}
     if isinstance(model, Translator):
         if not isinstance(model.encoder, QRNNEncoder) or not isinstance(model.decoder, QRNNDecoder):
             raise UserError(

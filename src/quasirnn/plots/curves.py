@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,6 @@ MOST_INSIDE = 10  # entries of a legend within the axes
 HEIGHT = 4.0
 
 
-def _nothing() -> np.ndarray:
-    return np.empty(0)
-
-
 @dataclass(frozen=True)
 class Curve:
     """One run. Epochs need not be whole; values that are not finite are left out.
@@ -37,10 +34,10 @@ class Curve:
     """
 
     name: str
-    valid_epochs: np.ndarray = field(default_factory=_nothing)
-    valid: np.ndarray = field(default_factory=_nothing)
-    train_epochs: np.ndarray = field(default_factory=_nothing)
-    train: np.ndarray = field(default_factory=_nothing)
+    valid_epochs: np.ndarray = field(default_factory=partial(np.empty, 0))
+    valid: np.ndarray = field(default_factory=partial(np.empty, 0))
+    train_epochs: np.ndarray = field(default_factory=partial(np.empty, 0))
+    train: np.ndarray = field(default_factory=partial(np.empty, 0))
     group: str = ""
 
     def finite(self, *, positive: bool = False) -> "Curve":
