@@ -217,8 +217,8 @@ class TaggingEvaluation(Evaluation):
 class TaggingPipeline(Pipeline[TaggingSettings]):
     """tagger = quasirnn.load("runs/tagging"); tagger.tag("the light watch here")"""
 
-    kinds = ("word",)
-    roles = tuple(SPECIALS)
+    vocabulary_kinds = ("word",)
+    special_tokens = tuple(SPECIALS)
     model: Tagger
 
     def __init__(self, task: Task[TaggingSettings], run: Run, device: str | torch.device = "cpu") -> None:

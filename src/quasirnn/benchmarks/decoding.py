@@ -15,8 +15,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from quasirnn.benchmarks.passes import time_passes
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_cases, silent, timed_cell
+from quasirnn.benchmarks.passes import time_passes, timed_cell
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_cases, silent
 from quasirnn.benchmarks.tables import Table
 from quasirnn.benchmarks.timing import Budget
 from quasirnn.models.beam_search import beam_search

@@ -12,18 +12,8 @@ from pathlib import Path
 import torch
 
 from quasirnn import QRNN
-from quasirnn.benchmarks.passes import MODES, gemm_pass, layer_pass, onednn_pass, time_passes
-from quasirnn.benchmarks.result import (
-    Cell,
-    Figure,
-    Progress,
-    Result,
-    Setting,
-    geometric_mean,
-    run_cases,
-    silent,
-    timed_cell,
-)
+from quasirnn.benchmarks.passes import MODES, gemm_pass, layer_pass, onednn_pass, time_passes, timed_cell
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
 from quasirnn.benchmarks.tables import Table, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
 from quasirnn.plots.heatmap import Grid, ratio_grids

@@ -16,19 +16,8 @@ from torch import Tensor, nn
 
 from quasirnn import QRNN, quantize
 from quasirnn.benchmarks.correctness import Check, require, require_correct
-from quasirnn.benchmarks.passes import layer_pass, step_pass, time_passes
-from quasirnn.benchmarks.result import (
-    Case,
-    Cell,
-    Figure,
-    Progress,
-    Result,
-    Setting,
-    geometric_mean,
-    run_cases,
-    silent,
-    timed_cell,
-)
+from quasirnn.benchmarks.passes import Case, layer_pass, step_pass, time_passes, timed_cell
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
 from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget, Pass
 from quasirnn.errors import Failure

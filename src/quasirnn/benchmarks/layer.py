@@ -14,19 +14,8 @@ import torch
 from torch import nn
 
 from quasirnn import QRNN
-from quasirnn.benchmarks.passes import MODES, layer_pass, time_passes
-from quasirnn.benchmarks.result import (
-    Case,
-    Cell,
-    Figure,
-    Progress,
-    Result,
-    Setting,
-    geometric_mean,
-    run_cases,
-    silent,
-    timed_cell,
-)
+from quasirnn.benchmarks.passes import MODES, Case, layer_pass, time_passes, timed_cell
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
 from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
 from quasirnn.plots.heatmap import Grid

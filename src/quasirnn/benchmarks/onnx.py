@@ -14,19 +14,8 @@ from torch import nn
 from quasirnn import QRNN
 from quasirnn.benchmarks.correctness import WrongNumbers, require_correct
 from quasirnn.benchmarks.layer import Plan
-from quasirnn.benchmarks.passes import time_passes
-from quasirnn.benchmarks.result import (
-    Case,
-    Cell,
-    Figure,
-    Progress,
-    Result,
-    Setting,
-    geometric_mean,
-    run_cases,
-    silent,
-    timed_cell,
-)
+from quasirnn.benchmarks.passes import Case, time_passes, timed_cell
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
 from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
 from quasirnn.errors import MissingPackageError, UserError

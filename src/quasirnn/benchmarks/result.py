@@ -2,13 +2,12 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from quasirnn.benchmarks import machine
 from quasirnn.benchmarks.correctness import require_correct
-from quasirnn.benchmarks.timing import Samples
 from quasirnn.errors import counted
 
 # Called with (parts done, parts in all, what is measured next).
@@ -27,23 +26,6 @@ class Setting:
     device: str = "cpu"
     seed: int = 1
     cpu_time: bool = False  # of this process instead of the clock on the wall: for one thread
-
-
-@dataclass(frozen=True)
-class Case:
-    """One layer, as wide as its input, on one input."""
-
-    B: int
-    T: int
-    H: int
-
-    def __str__(self) -> str:
-        return f"batch {self.B}, length {self.T}"
-
-
-def timed_cell(case: Any, samples: Mapping[str, Samples], **figures: Any) -> Cell:
-    """The cell of a case, a dataclass of sizes: these, the times of all contestants, and figures made of them."""
-    return {**asdict(case), "seconds": {name: each.summary() for name, each in samples.items()}, **figures}
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from quasirnn import QRNN
-from quasirnn.benchmarks.passes import step_pass, time_passes
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_cases, silent, timed_cell
+from quasirnn.benchmarks.passes import step_pass, time_passes, timed_cell
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_cases, silent
 from quasirnn.benchmarks.tables import Table
 from quasirnn.benchmarks.timing import Budget, Pass
 from quasirnn.errors import counted

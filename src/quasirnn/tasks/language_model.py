@@ -42,16 +42,16 @@ from quasirnn.training.learner import Carried, Tick
 from quasirnn.training.world import World
 
 BUILT_IN = "python-topics"
-# Validation while training reads this many streams side by side, each warmed with so many tokens before its part:
+# Validation during training reads this many streams in parallel, each with so many tokens of context before its part:
 # an LSTM would take minutes for one stream. `evaluate` reads the text as one stream.
 VALIDATION_STREAMS, VALIDATION_CONTEXT = 16, 256
-# Count models that a language model is compared with.
+# Baselines: n-gram models by order.
 ORDERS = {1: "counts of single tokens", 5: "5-gram counts (Kneser-Ney)"}
-# Tokens that are read at once in an evaluation; the window is as long as that allows.
+# Tokens per batch in an evaluation; the length of the window follows from it.
 EVALUATION_TOKENS = 4096
-# The same with a neural cache, which compares each of them with all that it remembers.
+# Window of an evaluation with a neural cache, which compares each token with all that it remembers.
 CACHE_WINDOW = 256
-# Tokens that count as one row where two models are compared.
+# Tokens that count as one row when two models are compared.
 BLOCK = 100
 # KEYs that are arguments of the model, besides those of its recurrent layers.
 MODEL_KEYS = {
@@ -60,7 +60,7 @@ MODEL_KEYS = {
 
 
 class LanguageModelSettings(TaskSettings):
-    """What a language model is trained with, besides what every task has."""
+    """Settings of a language model, in addition to those of every task."""
 
     aliases: ClassVar[Mapping[str, str]] = {"gates_start": "gate_init", "unigram_start": "unigram_init"}
     value_aliases: ClassVar[Mapping[str, Mapping[Any, Any]]] = {"gate_init": {"usual": "default"}}
@@ -172,7 +172,7 @@ PAPER = Preset(
     },
 )
 
-# Ours throughout: tied word vectors, AdamW, dropout on all sides, many small steps, bfloat16 where that is faster.
+# All values are ours: tied word vectors, AdamW, dropout everywhere, many small steps, bfloat16 where it is faster.
 FAST = Preset(
     "fast",
     LanguageModelSettings.of(
@@ -181,11 +181,11 @@ FAST = Preset(
         "warm_up=0.06 clip=1",
         "epochs=5 precision=auto checkpoint_every=500",
     ),
-    # An LSTM whose gates see next to nothing at first does not begin to learn.
+    # An LSTM whose gates have very small inputs at first does not begin to learn.
     by_cell={"lstm": {"gate_init": "unit"}},
 )
 
-# Text of fewer characters than this, in which nothing was replaced by <unk>, is read by characters.
+# A text of fewer characters than this, without <unk>, is modelled by characters.
 CHARACTERS = 5_000_000
 
 RULES = {
@@ -208,7 +208,7 @@ RULES = {
     ),
 }
 
-# A modern recipe at the paper's size, put together from published ones; no run of it is finished yet.
+# A modern recipe at the paper's size, combined from published ones; no run of it is finished yet.
 BEST = Preset(
     "best",
     LanguageModelSettings.of(
@@ -254,12 +254,12 @@ def losses_of(model: LanguageModel, windows: EvaluationStreams, tick: Tick) -> I
 
 
 def perplexity(nats: float) -> float:
-    """exp of the loss per token; infinite where that is too large for a number."""
+    """exp of the loss per token; infinite if that overflows."""
     return math.exp(nats) if nats < 700 else math.inf
 
 
 def as_written(text: str, vocabulary: Vocabulary) -> str:
-    """Text that someone typed, as the training text would have it: WikiText separates words and marks."""
+    """A typed text in the form of the training text: WikiText separates words and punctuation."""
     return wikitext.separate(text, vocabulary.__contains__) if wikitext.MARKER in vocabulary else text
 
 
@@ -269,18 +269,18 @@ def unknown_tokens(text: str, vocabulary: Vocabulary) -> list[str]:
 
 
 def start_of_line(vocabulary: Vocabulary) -> Tensor:
-    """What stands before a text that begins: the end of the line before it, (1,)."""
+    """The context of a text at its start: the end of the line before it, (1,)."""
     end = vocabulary.special("end")
-    # A character vocabulary has the newline itself, unless its text was one line.
+    # A character vocabulary has the newline itself, unless the training text was a single line.
     return vocabulary.encode("\n") if end is None else torch.tensor([end])
 
 
 @dataclass(frozen=True)
 class Score:
-    """How well a text was predicted."""
+    """How well a model predicts a text."""
 
     tokens: int
-    unknown: int  # tokens that the vocabulary does not have, scored as its unknown one
+    unknown: int  # tokens that are not in the vocabulary, scored as the unknown token
     bits: float  # of the whole text
 
     @property
@@ -294,7 +294,7 @@ class Score:
 
 @dataclass(frozen=True)
 class LanguageModelEvaluation(Evaluation):
-    tokens: int  # that were predicted: all but the first
+    tokens: int  # predicted ones: all but the first
     unknown: int
     loss: float  # nats per token
     cache: dict[str, float] | None = None  # of the neural cache: window, sharpness, share
@@ -332,7 +332,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
     lm.score("the company said it expects a profit").perplexity
     """
 
-    kinds = ("word", "character")
+    vocabulary_kinds = ("word", "character")
     model: LanguageModel
 
     def generate(self, prompt: str = "", length: int = 100, **how: Any) -> str:
@@ -347,7 +347,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         if length is not None and length < 0:
             raise ValueError(f"generate: length must be 0 or more, got {length}.")
         unknown = self.vocabulary.special("unknown")
-        # A word that stands for all that are not known is nothing to write.
+        # The unknown token stands for many words and is none itself.
         sampler = Sampler(**how, never=() if unknown is None else (unknown,))
         text = as_written(prompt, self.vocabulary)
         ids = torch.cat([start_of_line(self.vocabulary), self.vocabulary.encode(text)]).to(self.device)
@@ -375,11 +375,11 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         Args:
             split: train, valid, test, or the stem of a file.
             data: folders; those of the training if not given.
-            cache: tokens that a neural cache remembers (`models.neural_cache`); how sharp it is and its share are
-                chosen on the training's validation text.
+            cache: tokens that a neural cache remembers (`models.neural_cache`); its sharpness and share are tuned on
+                the validation text of the training.
 
         Raises:
-            DataError: there is no such split, or too little in it; a TextError if its text is at fault.
+            DataError: there is no such split, or it is too short; a TextError if its text is invalid.
         """
         name, ids, dataset = self._dataset(split, data)
         chosen = None
@@ -400,7 +400,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         windows = EvaluationStreams(ids, EVALUATION_TOKENS)
         nats = torch.cat([each[:, 0] for each in losses_of(self.model, windows, tick)]).double().cpu().numpy()
         evaluation = LanguageModelEvaluation.of(dataset, name, tokens=len(nats), loss=float(nats.mean()))
-        # Neighbouring tokens are not independent of each other: a row is a block of them.
+        # Neighbouring tokens are not independent, so a row is a block of them.
         starts = np.arange(0, len(nats), BLOCK)
         sums, counts = np.add.reduceat(nats, starts), np.diff(np.append(starts, len(nats)))
         rows = Rows(
@@ -437,7 +437,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         return {"level": level, "examples": self._examples(BUILT_IN_EXAMPLES if built_in_corpus else EXAMPLES[level])}
 
     def _examples(self, prompts: Sequence[str]) -> list[str]:
-        """Those that the vocabulary has all of; the last one is empty, and always there."""
+        """Those without unknown tokens; the last one is empty and always included."""
         *some, empty = prompts
         known = [prompt for prompt in some if not unknown_tokens(prompt, self.vocabulary)]
         return [*known[: MOST_EXAMPLES - 1], empty]
@@ -489,7 +489,7 @@ def check_generate(pipeline: LanguageModelPipeline, request: GenerateRequest) ->
 def answer_generate(
     pipeline: LanguageModelPipeline, request: GenerateRequest, step: Step, emit: Emit
 ) -> dict[str, Any]:
-    """Text token by token; the result is what `end` tells."""
+    """Text token by token; the result is the event `end`."""
     began = time.monotonic()
     how = {name: getattr(request, name) for name in ("temperature", "top_k", "top_p", "seed")}
     for piece in pipeline.stream(request.prompt, request.length, **how):
@@ -525,7 +525,7 @@ ENDPOINTS = (
 )
 
 BUILT_IN_EXAMPLES = ("The for statement", "A function is", "")
-# The first ones of which a model knows every token: running text is written with capitals, the Penn Treebank without.
+# The first ones without unknown tokens are shown: the Penn Treebank has no capitals, other texts do.
 EXAMPLES = {
     "word": (
         "The city is located in the",
@@ -586,7 +586,7 @@ class LanguageModelTask(Task[LanguageModelSettings]):
     def choices(self, settings: LanguageModelSettings, train: Part, given: Collection[str]) -> dict[str, Any]:
         if "level" in given or len(train.text) >= CHARACTERS or UNKNOWN_WORD in train.text:
             return {}
-        # The rule's own, or what is given would not fit together: word vectors that are tied have another size.
+        # Tied word vectors would need another size than the rule's, so untie them unless the user asks for it.
         return {"level": "character", **({} if "tied" in given else {"tied": False})}
 
     def amount(self, settings: LanguageModelSettings, train: Part) -> Amount:
@@ -638,7 +638,7 @@ class LanguageModelTask(Task[LanguageModelSettings]):
         return ids, summary
 
     def _text(self, settings: LanguageModelSettings, part: Part) -> str:
-        # Of words, the end of a line is one.
+        # At word level, the end of a line is a token.
         return finish_line(part.text) if settings.level == "word" else part.text
 
     def build(self, settings: LanguageModelSettings, data: Dataset) -> LanguageModel:

@@ -74,8 +74,8 @@ class Pipeline(Generic[S]):
         device: where the model works.
     """
 
-    kinds: ClassVar[tuple[str, ...]]  # of vocabularies: "word", "character"
-    roles: ClassVar[tuple[str, ...]] = ()  # special tokens that the vocabulary must have
+    vocabulary_kinds: ClassVar[tuple[str, ...]]  # "word", "character"
+    special_tokens: ClassVar[tuple[str, ...]] = ()  # roles that the vocabulary must have
 
     def __init__(self, task: Task[S], run: Run, device: str | torch.device = "cpu") -> None:
         self.definition, self.run = task, run
@@ -204,9 +204,11 @@ class Pipeline(Generic[S]):
 
     def _check_vocabulary(self) -> None:
         vocabulary, file = self.vocabulary, self.run.vocabulary
-        if vocabulary.kind not in self.kinds:
-            raise RunError(f"{file}: the kind must be {' or '.join(self.kinds)}, got {vocabulary.kind}. {REMEDY}")
-        if missing := [role for role in self.roles if role not in vocabulary.specials]:
+        if vocabulary.kind not in self.vocabulary_kinds:
+            raise RunError(
+                f"{file}: the kind must be {' or '.join(self.vocabulary_kinds)}, got {vocabulary.kind}. {REMEDY}"
+            )
+        if missing := [role for role in self.special_tokens if role not in vocabulary.specials]:
             raise RunError(f'{file}: "specials" lacks {" and ".join(sorted(missing))}. {REMEDY}')
 
 

@@ -46,7 +46,7 @@ from quasirnn.training.world import World
 BUILT_IN = "invented-reviews"
 SPECIALS = {"padding": "<pad>", "unknown": UNKNOWN_WORD}
 EMBEDDING_SIZE = 100  # without --vectors
-# What the columns of a table are called besides.
+# Other names of the columns in the header of a table.
 LABEL_NAMES = (
     *("sentiment", "class", "category", "target", "polarity", "labels", "topic", "intent", "emotion"),
     *("rating", "stars"),
@@ -55,22 +55,22 @@ TEXT_NAMES = (
     *("review", "content", "sentence", "comment", "review text", "comment text", "tweet", "message", "body"),
     *("utterance", "document"),
 )
-# More classes than this, and than half of the texts, are taken for texts in the place of labels.
+# With more classes than this, and than half the number of texts, the labels are probably texts.
 MANY_CLASSES, FEW_TEXTS = 100, 8
-# The most texts and tokens that are read at once when nothing is learned.
+# The largest batch outside training.
 EVALUATION_TEXTS, EVALUATION_TOKENS = 64, 16_384
-# Of a text in a corpus: a batch is as long as its longest text, and a line end that is missing makes one of a file.
+# Of a text in a corpus: a batch is as long as its longest text, and a missing line break makes a file one text.
 MAX_CHARACTERS = 1_000_000
-# What a bag of words is fitted to within seconds, by order, and with which penalty.
+# Baselines by n-gram order, how many training tokens they can be fitted to within seconds, and the L2 penalty.
 BAGS = {1: "bag of words", 2: "words and pairs"}
 BAG_TOKENS, BAG_L2 = {1: 8_000_000, 2: 2_000_000}, 1e-3
-# Texts that are sorted by length together when many are classified: what bounds the memory.
+# Texts that are sorted by length together when many are classified; bounds the memory.
 POOL = 512
 GATES = ("c", "h", "z", "f", "o", "i")
 
 
 class SentimentSettings(TaskSettings):
-    """What a classifier is trained with, besides what every task has."""
+    """Settings of a classifier, in addition to those of every task."""
 
     aliases: ClassVar[Mapping[str, str]] = {"lstm_start": "lstm_init"}
 
@@ -108,13 +108,13 @@ class SentimentSettings(TaskSettings):
             yield "--vectors: the model of --from already has word vectors; give only one of the two"
 
 
-# What the equal LSTM has besides.
+# Settings that only the LSTM has.
 LSTM = {"lstm": {"lstm_init": "uniform"}}
 
 DEMO = Preset(
     "demo",
     SentimentSettings.of(
-        # So that it reads what people type: in lower case, with words that it does not know.
+        # For what people type: lower case, and words that are not in the vocabulary.
         "hidden_size=64 num_layers=2 embedding_size=64 dropout=0.1 word_dropout=0.05",
         "batch_size=32 learning_rate=6e-3 warm_up=0.04 clip=1",
         "epochs=4 max_steps=1200 min_count=1 lowercase=true checkpoint_every=300",
@@ -155,7 +155,7 @@ PAPER = Preset(
     },
 )
 
-# Ours throughout. What RULE has follows the size of the data.
+# All values are ours; those in RULE follow the size of the data.
 FAST = Preset(
     "fast",
     SentimentSettings.of(
@@ -178,7 +178,7 @@ RULE = Rule(
     fixed={"word_init": "labels", "word_dropout": 0.3, "zoneout": 0.0, "dense": False},
 )
 
-# A modern recipe at the paper's size, put together from published ones; no run of it is finished yet.
+# A modern recipe at the paper's size, combined from published ones; no run of it is finished yet.
 BEST = Preset(
     "best",
     SentimentSettings.of(
@@ -202,7 +202,7 @@ class LabelledTexts:
 
 @dataclass(frozen=True)
 class Result:
-    """How a classifier did on labelled texts."""
+    """The result of an evaluation on labelled texts."""
 
     loss: float  # nats per text
     confusion: Tensor  # (C, C), int64: row is the true class, column the predicted one
@@ -263,7 +263,7 @@ def evaluate_texts(
 
 @dataclass(frozen=True)
 class Classification:
-    """What a text was classified as."""
+    """The predicted class of a text."""
 
     label: str
     probability: float  # of that label
@@ -272,7 +272,7 @@ class Classification:
 
 @dataclass(frozen=True)
 class WordRead:
-    """What a text was classified as after one of its words."""
+    """The predicted class of a text after one of its words."""
 
     word: str
     so_far: Classification
@@ -283,7 +283,7 @@ class SentimentEvaluation(Evaluation):
     classes: tuple[str, ...]
     texts: int
     tokens: int
-    unknown: int  # tokens that the vocabulary does not have
+    unknown: int  # tokens that are not in the vocabulary
     loss: float  # nats per text
     accuracy: float  # percent
     confusion: list[list[int]]  # row: the true class, column: the predicted one
@@ -307,7 +307,7 @@ class SentimentEvaluation(Evaluation):
 
 @dataclass(frozen=True)
 class States:
-    """What one layer did while a text was read."""
+    """The states of one layer while it read a text."""
 
     words: list[str]  # T
     values: np.ndarray  # (T, H), the cells or gates that were asked for
@@ -324,8 +324,8 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
     for result in sentiment.classify_all(open("reviews.txt")): ...
     """
 
-    kinds = ("word",)
-    roles = tuple(SPECIALS)
+    vocabulary_kinds = ("word",)
+    special_tokens = tuple(SPECIALS)
     model: SequenceClassifier
 
     def __init__(self, task: Task[SentimentSettings], run: Any, device: str | torch.device = "cpu") -> None:
@@ -362,14 +362,14 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
                 yield self._classification(next(results)) if len(each) else None
 
     def words(self, text: str) -> list[WordRead]:
-        """What the text is classified as after each of its words; nothing if it is blank."""
+        """The class after each word of a text; an empty list if the text is blank."""
         return self.reader().read(text)
 
     def reader(self, reading: Reading | None = None) -> Reader:
-        """For a text that is still being written: read it piece by piece, at constant cost per word.
+        """A reader for a text that is still being written: piece by piece, at constant cost per word.
 
         Args:
-            reading: that of an earlier reader, to continue where it was.
+            reading: of an earlier reader, to continue from there.
         """
         return Reader(self, reading)
 
@@ -447,7 +447,7 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
 
     @cached_property
     def gates(self) -> list[str] | None:
-        """What `states` can show; None if nothing."""
+        """The names that `states` accepts; None if the model cannot show its states."""
         if self.settings.cell != "qrnn" or self.settings.bidirectional:
             return None
         first, *_ = self.model.inspect(self.vocabulary.encode("a")[:, None].to(self.device)).values()
@@ -455,12 +455,12 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
 
     @property
     def reads_by_word(self) -> bool:
-        """Whether /classify-stream can be asked: not of one that reads in both directions, or has too large a state."""
+        """Whether /classify-stream is available: not for a bidirectional model, or one with too large a state."""
         return not self.settings.bidirectional and self.client_states.fits
 
     @cached_property
     def client_states(self) -> StateFormat:
-        """What a client of the server keeps between pieces of a text."""
+        """The form of the state that a client of the server keeps between the pieces of a text."""
         return StateFormat(self)
 
     @cached_property
@@ -474,7 +474,7 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         }
 
     def _examples(self, expected: Mapping[str, str]) -> list[str]:
-        """Those that the model classifies as they are meant; all of them where its classes are others."""
+        """Those that the model classifies correctly; all of them if its classes are other ones."""
         if set(self.classes) == {"neg", "pos"}:
             results = zip(expected.items(), self.classify_all(expected), strict=True)
             expected = {text: label for (text, label), result in results if result and result.label == label}
@@ -490,7 +490,7 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
 
     def _probabilities(self, ids: Sequence[Tensor], batch_size: int, tick: Tick) -> Tensor:
         """(N, C), float64."""
-        # One that no batch has room for is read piece by piece: its length costs time, not memory.
+        # A text that is longer than a batch is read piece by piece: its length costs time, not memory.
         pieces = not self.settings.bidirectional
         short = [number for number, each in enumerate(ids) if len(each) <= EVALUATION_TOKENS or not pieces]
         logits = torch.empty(len(ids), len(self.classes))
@@ -583,12 +583,12 @@ def draw_states(states: States, path: Path, what: str, title: str) -> None:
 
 CLASSIFY_TEXTS, CLASSIFY_CHARACTERS = 64, 20_000  # characters of each text
 STREAM_CHARACTERS, STATES_CHARACTERS = 5_000, 2_000
-# Texts of so many characters in all are classified in a moment; what is told of every word takes longer.
+# A request of at most this many characters in all is short; an answer for every word takes longer.
 SHORT_CHARACTERS, SHORT_CHARACTERS_BY_WORD = 4_000, 500
 CHARACTERS_OF_A_WORD = 5
-# Of a response: what its probabilities may take up, each its label and so many characters. And numbers of states.
+# Limits of a response: characters of all probabilities, each its label and so many more; and numbers of states.
 ANSWER_CHARACTERS, PROBABILITY_CHARACTERS, STATES_NUMBERS = 2**20, 25, 2**20
-# Words that are read between two checks whether somebody still waits for them.
+# Words that are read between two checks whether the client is still connected.
 WORDS_AT_ONCE = 250
 
 
@@ -654,7 +654,7 @@ class StatesAnswer(Response):
 
 
 def _class_answer(result: Classification, answers: int) -> dict[str, Any]:
-    """One of so many in a response: with fewer classes, the likeliest, where all would be too much."""
+    """The fields of one of several answers; only the most likely classes if all would be too large a response."""
     longest = max(map(len, result.probabilities))
     most = max(1, ANSWER_CHARACTERS // (answers * (longest + PROBABILITY_CHARACTERS)))
     values = values_of(result)
@@ -695,7 +695,7 @@ def check_stream(pipeline: SentimentPipeline, request: StreamRequest) -> None:
 
 
 def answer_stream(pipeline: SentimentPipeline, requests: list[StreamRequest], step: Step) -> list[Any]:
-    """A piece of a text, read on from where the client's state stands."""
+    """Continue reading a text from the client's state."""
     (request,) = requests
     states = pipeline.client_states
     reader = pipeline.reader(None if request.state is None else states.unpack(request.state))
@@ -709,7 +709,7 @@ def answer_stream(pipeline: SentimentPipeline, requests: list[StreamRequest], st
             raise
         return [InvalidField("state", "leads to numbers that are not finite; begin anew with null.")]
     except ValueError:
-        # A forged one, with numbers where this model's states have none.
+        # A forged state, with numbers where this model's states have none.
         return [InvalidField("state", "is not one that this model gave; begin anew with null.")]
     now = reader.reading
     return [
@@ -806,7 +806,7 @@ ENDPOINTS = (
     ),
 )
 
-# With what they mean: one that a model gets wrong is not offered.
+# With their classes: an example that a model gets wrong is not shown.
 BUILT_IN_EXAMPLES = {
     "Not exactly a dull story.": "pos",
     "My sister called the ending superb, and I can't agree.": "neg",
@@ -829,16 +829,16 @@ EXAMPLES = {
 MOST_EXAMPLES = 3
 
 
-# The demo: invented reviews, where the words alone tell little and their order tells all
+# The demo: invented reviews, whose class depends on the order of their words
 
-# Reviews among which the example is looked for.
+# Number of reviews from which the example is chosen.
 CANDIDATES = 200
-# Columns that a line of the example takes.
+# Width of a line of the example.
 WIDTH = 92
 
 
 def bags(tick: Tick) -> list[Row]:
-    """What can be told without order: logistic regressions on words, and on words and pairs of neighbours."""
+    """Baselines that ignore the order: logistic regression on words, and on words and pairs of neighbours."""
     data = TASK.dataset(DEMO.qrnn, (), ("train", "valid", "test"))
     train, valid, test = ((part.ids, part.labels) for part in data.parts.values())
     rows = []
@@ -878,15 +878,15 @@ def show_reading(pipeline: SentimentPipeline, text: str, picture: Path, heading:
 
 
 def telling_review(pipeline: SentimentPipeline, tick: Tick) -> str:
-    """The unseen review that the model gets right after being most sure of another label."""
+    """The unseen review that the model gets right after being most certain of another label."""
     part = TASK.built_in(DEMO.qrnn, ["test"]).parts["test"]
-    telling, most = part["text"][0], -1.0
+    best, largest = part["text"][0], -1.0
     for done, (text, label) in enumerate(zip(part["text"][:CANDIDATES], part["label"][:CANDIDATES], strict=True), 1):
         right = [read.so_far.probabilities[label] for read in pipeline.words(text)]
-        if (rise := right[-1] - min(right)) > most and right[-1] > 0.5:
-            telling, most = text, rise
+        if (rise := right[-1] - min(right)) > largest and right[-1] > 0.5:
+            best, largest = text, rise
         tick(done, CANDIDATES)
-    return telling
+    return best
 
 
 def word_by_word(pipeline: SentimentPipeline, text: str, label: str, width: int = WIDTH) -> str:
@@ -952,7 +952,7 @@ class SentimentTask(Task[SentimentSettings]):
 
     def checks(self, settings: SentimentSettings, saved: Mapping[str, Any]) -> tuple[Check, PartCheck | None]:
         classes = saved.get("classes")
-        # Those of a trained model, or else all labels of train, which is read first.
+        # The classes of a trained model; before training, the labels of train, which is read first.
         labels = dict.fromkeys(classes or ())
 
         def check(split: str, values: tuple[str, ...], place: str) -> None:
@@ -1109,7 +1109,7 @@ def _check_labels(train: Part) -> None:
             f"{where}: all {texts:,} texts have the label {train['label'][0]!r:.60}; a classifier needs two classes or "
             "more"
         )
-    # Or the other way round: the same few texts again and again, and every label another one.
+    # Swapped columns: a few texts occur again and again, each time with another label.
     swapped = texts > FEW_TEXTS and different > texts / 2 and len(set(train["text"])) < texts / 4
     if swapped or different > max(MANY_CLASSES, texts / 2):
         raise DataError(
@@ -1119,7 +1119,7 @@ def _check_labels(train: Part) -> None:
 
 
 def _remarks(corpus: Corpus, classes: Sequence[str]) -> Iterator[str]:
-    """What there is to say about parts that can be used all the same. Nothing of the built-in reviews."""
+    """Notes on parts that can be used but have duplicates or lack a label; none on the built-in reviews."""
     train = corpus.parts.get("train")
     for split, part in corpus.parts.items():
         if not part.files:
@@ -1128,8 +1128,8 @@ def _remarks(corpus: Corpus, classes: Sequence[str]) -> Iterator[str]:
         for label, text in zip(part["label"], part["text"], strict=True):
             by_text.setdefault(text, set()).add(label)
         if repeated := len(part) - len(by_text):
-            torn = sum(len(labels) > 1 for labels in by_text.values())
-            more = f"; {torn:,} texts have more than one label" if torn else ""
+            ambiguous = sum(len(labels) > 1 for labels in by_text.values())
+            more = f"; {ambiguous:,} texts have more than one label" if ambiguous else ""
             yield f"{split}: {repeated:,} of {len(part):,} texts are duplicates{more}"
         if absent := [label for label in classes if label not in set(part["label"])]:
             yield f"{split}: no text has the label {some(absent)}"

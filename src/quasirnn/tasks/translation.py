@@ -46,34 +46,34 @@ from quasirnn.training.learner import Carried, Tick
 from quasirnn.training.world import World
 
 BUILT_IN = "numbers-dates-times"
-# Sentences of different length side by side, and where one begins and ends.
+# Padding of short rows, and the tokens before the first and after the last character of a target.
 SPECIALS = {"padding": "<pad>", "start": "<s>", "end": "</s>", "unknown": UNKNOWN_CHARACTER}
-# Each missing part is this share of the training pairs, and at most so many: enough for a figure, and soon translated.
+# A missing part is this share of the training pairs, at most so many: enough to evaluate, and quick to translate.
 SHARE, MOST = 0.05, 2_000
 # Pairs are sorted by the target's length in steps of so many tokens, and then by the source's: on Multi30k a batch of
 # 16 is 5 % padding, against 12 % where the sum of both lengths is sorted.
 STEP = 8
-# Pairs that are read at once when nothing is learned.
+# Batch size outside training.
 EVALUATION_PAIRS = 32
 
-# The criterion's target length is the source's and so many characters (paper, appendix).
+# Target length of the ranking criterion: that of the source plus this many characters (paper, appendix).
 LONGER = 5
-# Ours: no translation is longer than this many times its source, and some characters.
+# Ours: the maximum length is this many times that of the source, plus some characters.
 MOST_TIMES, MOST_MORE = 3, 50
-# The most characters of the sources that are decoded side by side, in all, whatever their number.
+# Characters of all sources of a batch together, at most.
 BATCH_CHARACTERS = 8192
-# A text that is longer is translated piece by piece, whatever there was in training.
+# A longer text is translated piece by piece, whatever the max_length of the training.
 LONGEST = 1000
-# And one that is longer still is refused: it takes a minute, and is no sentence.
+# A text longer than this is an error: it would take a minute, and is no sentence.
 MAX_CHARACTERS = 20_000
-# Texts that are sorted by length together when many are translated: what bounds the memory.
+# Texts that are sorted by length together when many are translated; bounds the memory.
 POOL = 256
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…:;]) +")
 
 
 class TranslationSettings(TaskSettings):
-    """What a translator is trained with, besides what every task has."""
+    """Settings of a translator, in addition to those of every task."""
 
     source: Text = setting(
         "de",
@@ -140,7 +140,7 @@ PAPER = Preset(
     },
 )
 
-# Ours throughout.
+# All values are ours.
 FAST = Preset(
     "fast",
     TranslationSettings.of(
@@ -160,7 +160,7 @@ RULE = Rule(
     by_items={"batch_size": ((500, 16), (5_000, 32))},
     steps=((500, 1_000), (5_000, 2_500), (30_000, 9_000), (1_000_000, 100_000)),
 )
-# Two layers of the encoder and of the decoder for fewer characters than this.
+# With fewer characters than this, encoder and decoder have two layers each.
 TWO_LAYERS = 1_000_000
 
 
@@ -170,7 +170,7 @@ class Pairs:
 
     sources: list[Tensor]  # of each sentence, (T,), int64, T at least 1; without start and end
     targets: list[Tensor]  # the same
-    source_texts: list[str]  # as they are in the file, whatever the vocabulary does not know or puts in lower case
+    source_texts: list[str]  # as in the file: with unknown characters, and not in lower case
     target_texts: list[str]
 
 
@@ -200,7 +200,7 @@ def batch_loss(model: nn.Module, batch: Batch) -> Tensor:
 
 @torch.no_grad()
 def loss_per_character(model: Translator, part: Pairs, tick: Tick = silent) -> float:
-    """Mean loss in nats over all characters of the targets, and their ends, each with the right ones before it."""
+    """Mean loss in nats over all characters of the targets and their ends, given the correct ones before."""
     device = next(model.parameters()).device
     batches = pair_batches(model, part, EVALUATION_PAIRS)
     total, count = 0.0, 0
@@ -213,12 +213,12 @@ def loss_per_character(model: Translator, part: Pairs, tick: Tick = silent) -> f
 
 @dataclass(frozen=True)
 class Scores:
-    """Of some translations against one reference each, in percent."""
+    """Scores of translations, each against one reference, in percent."""
 
     bleu: float
     chrf: float
     exact_match: float
-    signatures: dict[str, str]  # of sacrebleu, by figure: what makes the numbers comparable
+    signatures: dict[str, str]  # of sacrebleu, by figure: how it was computed
 
 
 def score(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Scores:
@@ -242,7 +242,7 @@ def score(translations: Sequence[str], references: Sequence[str], lowercase: boo
 def bleu_statistics(
     translations: Sequence[str], references: Sequence[str], lowercase: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of each sentence what the corpus' BLEU is made of, (N, 10), and its own BLEU, (N,)."""
+    """The statistics of each sentence that the BLEU of the corpus is computed from, (N, 10), and its own BLEU, (N,)."""
     from sacrebleu.metrics import BLEU  # type: ignore[attr-defined]
 
     metric = BLEU(lowercase=lowercase, effective_order=True)
@@ -267,12 +267,12 @@ class Translation:
     text: str
     score: float  # by the ranking criterion
     log_probability: float
-    finished: bool  # False if it was cut off at the greatest length
+    finished: bool  # False if it was cut off at the maximum length
     attention: Tensor | None = None  # (T, S): each character, and the end mark, on the characters of the source
 
 
 class Decoder:
-    """A model and its vocabulary, which translate texts."""
+    """Translates texts with a model and its vocabulary."""
 
     def __init__(self, model: Translator, vocabulary: Vocabulary) -> None:
         self.model, self.vocabulary = model, vocabulary
@@ -280,6 +280,7 @@ class Decoder:
         roles = ("padding", "start", "unknown")
         self._never = torch.tensor([vocabulary.special(role) for role in roles], device=self.device)
 
+    @torch.no_grad()
     def translate(
         self,
         texts: Sequence[str],
@@ -294,7 +295,7 @@ class Decoder:
     ) -> list[list[Translation]]:
         """The n best translations of each text, best first, in the order of the texts. None may be empty.
 
-        batch_size: texts that are decoded side by side; None: those whose beams have HYPOTHESES together.
+        batch_size: in texts; None: as many as have HYPOTHESES hypotheses together.
         The result for a text does not depend on the others, but for the rounding of the matrix products. `tick` is
         called after each batch, `each_step` after each step of the search; both may raise to end it.
         """
@@ -307,48 +308,36 @@ class Decoder:
             batch_size=max(1, HYPOTHESES // beam) if batch_size is None else batch_size,
             max_tokens=BATCH_CHARACTERS,
         )
+
+        def step(tokens: Tensor, decoding: Decoding) -> tuple[Tensor, Decoding, Tensor | None]:
+            log_probabilities, decoding, weights = self.model.advance(tokens, decoding)
+            each_step()
+            # Padding, start and unknown are not characters of a translation.
+            allowed = log_probabilities.index_fill(1, self._never, float("-inf"))
+            # Otherwise the weights of all hypotheses would be kept to the end, which takes much memory.
+            return allowed, decoding, weights if attention else None
+
         translations: list[list[Translation]] = [[] for _ in texts]
         for done, (rows, batch) in enumerate(zip(batches.rows, batches, strict=True), 1):
             lengths = batch["source_lengths"]
-            hypotheses = self._search(batch["source"], lengths, beam, alpha, n_best, attention, each_step)
+            hypotheses = beam_search(
+                step,
+                self.model.decoding(batch["source"].to(self.device), lengths.to(self.device)),
+                len(lengths),
+                start=self.model.start,
+                end=self.model.end,
+                target_lengths=lengths + LONGER,
+                max_lengths=MOST_TIMES * lengths + MOST_MORE,
+                beam=beam,
+                alpha=alpha,
+                n_best=n_best,
+                select=Decoding.rows,
+                device=self.device,
+            )
             for row, best in zip(rows.tolist(), hypotheses, strict=True):
                 translations[row] = [self._translation(each, len(ids[row])) for each in best]
             tick(done, len(batches))
         return translations
-
-    @torch.no_grad()
-    def _search(
-        self,
-        tokens: Tensor,
-        lengths: Tensor,
-        beam: int,
-        alpha: float,
-        n_best: int,
-        attention: bool,
-        each_step: Callable[[], None],
-    ) -> list[list[Hypothesis]]:
-        def step(tokens: Tensor, decoding: Decoding) -> tuple[Tensor, Decoding, Tensor | None]:
-            log_probabilities, decoding, weights = self.model.advance(tokens, decoding)
-            each_step()
-            # Padding, start and unknown are no characters that could be put out.
-            allowed = log_probabilities.index_fill(1, self._never, float("-inf"))
-            # Those of all hypotheses would be kept to the end: a lot, if nobody looks at them.
-            return allowed, decoding, weights if attention else None
-
-        return beam_search(
-            step,
-            self.model.decoding(tokens.to(self.device), lengths.to(self.device)),
-            len(lengths),
-            start=self.model.start,
-            end=self.model.end,
-            target_lengths=lengths + LONGER,
-            max_lengths=MOST_TIMES * lengths + MOST_MORE,
-            beam=beam,
-            alpha=alpha,
-            n_best=n_best,
-            select=Decoding.rows,
-            device=self.device,
-        )
 
     def _translation(self, hypothesis: Hypothesis, source_length: int) -> Translation:
         attention = hypothesis.attention
@@ -401,7 +390,7 @@ def _cut(sentence: str, longest: int) -> list[str]:
 @dataclass(frozen=True)
 class TranslationEvaluation(Evaluation):
     pairs: int
-    unknown: int  # characters that the vocabulary does not have
+    unknown: int  # characters that are not in the vocabulary
     loss: float  # nats per character of the targets
     bleu: float
     chrf: float
@@ -427,14 +416,14 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
     translator.translate("dreihundertzwölf").text
     """
 
-    kinds = ("character",)
-    roles = tuple(SPECIALS)
+    vocabulary_kinds = ("character",)
+    special_tokens = tuple(SPECIALS)
     model: Translator
 
     def __init__(self, task: Task[TranslationSettings], run: Any, device: str | torch.device = "cpu") -> None:
         super().__init__(task, run, device)
         self._check_special_tokens()
-        # Characters that are translated as one piece: no more than a side of training could have.
+        # Characters that are translated as one piece: at most the length of a side in training.
         self.longest = min(LONGEST, self.settings.max_length or LONGEST)
 
     @cached_property
@@ -463,7 +452,7 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         parts = pieces(text, self.longest)
         if len(parts) > 1:
             return _joined(self.decoder.translate(parts, beam=beam, alpha=alpha))
-        # Of a long text of which all but one piece is blank, the attention would be on that piece.
+        # If all but one piece of a long text is blank, the attention would belong to that piece alone.
         attention = attention and parts == [text]
         (best,) = self.decoder.translate(parts, beam=beam, alpha=alpha, n_best=n, attention=attention)
         return best
@@ -506,35 +495,29 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         Args:
             data: folders; those of the training if not given.
         """
-        return self._evaluate(split, data, tick, beam, alpha)[0]
+        return self.evaluate_rows(split, data, tick, beam=beam, alpha=alpha)[0]
 
-    def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
-        how = {"beam": BEAM, "alpha": ALPHA, **options}
-        evaluation, translations, references, sha256 = self._evaluate(split, data, tick, how["beam"], how["alpha"])
-        statistics, scores = bleu_statistics(translations, references, self.vocabulary.lowercase)
-        return evaluation, Rows(statistics, bleu_of, scores, "bleu", "sentences", sha256)
-
-    def _evaluate(
-        self, split: str, data: list[str] | None, tick: Tick, beam: int, alpha: float
-    ) -> tuple[TranslationEvaluation, list[str], list[str], str]:
-        """The figures, the translations, the references, and the hash of the pairs."""
-        _check_search(beam, alpha)
+    def evaluate_rows(
+        self, split: str, data: list[str] | None, tick: Tick, **options: Any
+    ) -> tuple[TranslationEvaluation, Rows]:
+        search: dict[str, Any] = {"beam": BEAM, "alpha": ALPHA, **options}
+        _check_search(**search)
         name, part, dataset = self._dataset(split, data)
         loss = loss_per_character(self.model, part)
-        best = [
-            first.text for first, *_ in self.decoder.translate(part.source_texts, beam=beam, alpha=alpha, tick=tick)
-        ]
-        scores = score(best, part.target_texts, lowercase=self.vocabulary.lowercase)
+        results = self.decoder.translate(part.source_texts, **search, tick=tick)
+        best, references = [first.text for first, *_ in results], part.target_texts
+        scores = score(best, references, lowercase=self.vocabulary.lowercase)
         evaluation = TranslationEvaluation.of(
             dataset,
             name,
             loss=loss,
             **dataclasses.asdict(scores),
-            bleu_lowercase=score(best, part.target_texts, lowercase=True).bleu,
-            beam=beam,
-            alpha=alpha,
+            bleu_lowercase=score(best, references, lowercase=True).bleu,
+            **search,
         )
-        return evaluation, best, part.target_texts, dataset.corpus.parts[name].sha256
+        statistics, by_sentence = bleu_statistics(best, references, self.vocabulary.lowercase)
+        sha256 = dataset.corpus.parts[name].sha256
+        return evaluation, Rows(statistics, bleu_of, by_sentence, "bleu", "sentences", sha256)
 
     @cached_property
     def card(self) -> dict[str, Any]:
@@ -544,7 +527,7 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         return {"source": source, "target": target, "examples": self._examples(EXAMPLES.get(name, {}))}
 
     def _examples(self, expected: Mapping[str, str]) -> list[str]:
-        """Those that the model translates as they are meant."""
+        """Those that the model translates correctly."""
         best = zip(expected.items(), self.translate_all(expected), strict=True)
         right = [text for (text, meant), (first, *_) in best if re.fullmatch(meant, _words_of(first.text))]
         return right[:MOST_EXAMPLES]
@@ -600,7 +583,7 @@ def draw_attention(source: str, translation: Translation, path: Path) -> None:
 TRANSLATE_CHARACTERS, MAX_BEAM, MAX_ALPHA = 1_000, 16, 2.0
 # The attention is a number for each pair of characters, of each translation.
 ATTENTION_CHARACTERS, ATTENTION_BEST = 300, 4
-# How much of a batch a translation takes up, beside a text that is classified; more where the attention is kept.
+# The share of a batch that a translation takes up, compared with a classified text; more if attention is kept.
 TRANSLATION_SIZE, ATTENTION_SIZE = 4, 16
 
 
@@ -704,7 +687,7 @@ ENDPOINTS = (
     ),
 )
 
-# With the words that are right, as a regular expression: one that a model gets wrong is not offered.
+# With the correct words, as a regular expression: an example that a model gets wrong is not shown.
 EXAMPLES = {
     BUILT_IN: {
         "der dritte März neunzehnhundertsiebenundachtzig": "march third nineteen eighty seven",
@@ -738,7 +721,7 @@ BUILT_IN_EXAMPLES = tuple(EXAMPLES[BUILT_IN])[:MOST_EXAMPLES]
 
 
 def _words_of(text: str) -> str:
-    """Without capitals and punctuation, of which a corpus may have none.
+    """The words without capitals and punctuation, which a corpus may lack.
 
     >>> _words_of("Where's the station?")
     'wheres the station'
