@@ -33,9 +33,9 @@ def export(model: nn.Module, path: str | Path, *, step: bool = False, lengths: b
                        PATH.step.onnx: token (N,), state, memory, values,    log_probabilities (N, V), next_state,
                          lengths, conditioning                                 attention (N, S)
 
-    c_0, c_n and state are c_n of `QRNN`: zeros at first, then what the call before returned; of an LSTM it is h and c
-    side by side. A translator on LSTMs has no ONNX form. N is B, or n times B:
-    row b * n + j is then the j-th target of source b. With `batch_first` the QRNN's input is (B, T, D).
+    c_0, c_n and state are c_n of `QRNN`: zeros at first, then what the call before returned; for an LSTM, h and c
+    concatenated. A translator on LSTMs has no ONNX form. N is B, or n times B: row b * n + j is then the j-th target of
+    source b. With `batch_first` the QRNN's input is (B, T, D).
 
     Args:
         step: a file for one time step, without a loop; a QRNN's input is then (B, D). Causal, one direction only.

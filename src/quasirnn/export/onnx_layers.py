@@ -32,7 +32,7 @@ class LayerValues(NamedTuple):
 
 
 class Padding(NamedTuple):
-    """Rows of their own lengths."""
+    """The lengths of the rows of a batch."""
 
     lengths: str  # (B,)
     valid: str  # (T, B, 1), true within a row
@@ -181,7 +181,7 @@ def join_state(graph: Graph, part: QRNNLayer, values: LayerValues, width: int) -
 def _products(graph: Graph, layer: QRNNLayer, window: str) -> list[str]:
     """The pre-activations (N, H) of each gate: windows (N, k * D), in the order of memory, times the weight.
 
-    A product for each gate, with its bias inside: one for all would need an addition and be taken apart, two more
+    A product for each gate, with its bias inside: one for all would need an addition and a split, two more
     passes over memory.
     """
     weight: Tensor = layer.weight.flip(1) if layer.reverse else layer.weight
