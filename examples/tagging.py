@@ -28,7 +28,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
+from quasirnn.data.batches import Batch, LengthBatches, lengths_of, pad, to_device
 from quasirnn.data.corpus import Columns, Corpus, Part, built_in
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import TextError, some
@@ -42,14 +42,13 @@ from quasirnn.tasks.endpoint import Endpoint, InvalidField, Request, Step
 from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import Run
 from quasirnn.tasks.settings import Preset, TaskSettings, setting
-from quasirnn.tasks.task import Dataset, Task, count_unknown, shard, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, padded_batches, shard, silent
 from quasirnn.training.learner import Carried, Tick
 from quasirnn.training.world import World
 
 NAME = "tagging"
 SPECIALS = {"padding": "<pad>", "unknown": "<unk>"}
 NO_TAG = -100  # tag of the padding, which `cross_entropy` ignores
-BATCH_TEXTS, BATCH_TOKENS = 64, 16_384  # largest batch outside training
 POOL = 512  # texts that are sorted by length together; limits memory
 
 # The built-in corpus: sentences of a small grammar. Many words have several tags, which depend on the next words:
@@ -172,12 +171,7 @@ class Tagger(Pretrained):
 def logits_of(model: Tagger, ids: Sequence[Tensor], tick: Tick = silent) -> list[Tensor]:
     """The logits of each text, (T, C), on the CPU."""
     device = next(model.parameters()).device
-    batches = EvaluationBatches(
-        lengths_of(ids),
-        lambda rows: pad("tokens", ids, rows, model.config["padding"]),
-        batch_size=BATCH_TEXTS,
-        max_tokens=BATCH_TOKENS,
-    )
+    batches = padded_batches("tokens", ids, model.config["padding"])
     logits = [torch.empty(0)] * len(ids)
     for done, (rows, batch) in enumerate(zip(batches.rows, batches, strict=True), 1):
         batch = to_device(batch, device)

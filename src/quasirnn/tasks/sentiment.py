@@ -38,7 +38,7 @@ from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, as_text, setting, size_setting
 from quasirnn.tasks.significance import Rows
-from quasirnn.tasks.task import Dataset, Task, count_unknown, shard, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, padded_batches, shard, silent
 from quasirnn.tasks.verdict import Baselines
 from quasirnn.training.learner import Carried, Tick
 from quasirnn.training.world import World
@@ -238,22 +238,12 @@ def logits_of(model: SequenceClassifier, batches: EvaluationBatches, tick: Tick 
     return batches.restore(logits)
 
 
-def text_batches(
-    ids: Sequence[Tensor], padding: int, max_length: int | None = None, batch_size: int = EVALUATION_TEXTS
-) -> EvaluationBatches:
-    return EvaluationBatches(
-        lengths_of(ids, max_length),
-        lambda rows: pad("tokens", ids, rows, padding, max_length),
-        batch_size=batch_size,
-        max_tokens=EVALUATION_TOKENS,
-    )
-
-
 def evaluate_texts(
     model: SequenceClassifier, part: LabelledTexts, padding: int, max_length: int | None = None, tick: Tick = silent
 ) -> Result:
     """Loss and confusion of a model on a part of a corpus."""
-    logits = logits_of(model, text_batches(part.ids, padding, max_length), tick)
+    size = {"batch_size": EVALUATION_TEXTS, "max_tokens": EVALUATION_TOKENS}
+    logits = logits_of(model, padded_batches("tokens", part.ids, padding, max_length=max_length, **size), tick)
     classes = logits.shape[1]
     predicted = logits.argmax(1)
     confusion = torch.bincount(part.labels * classes + predicted, minlength=classes * classes)
@@ -495,7 +485,8 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         short = [number for number, each in enumerate(ids) if len(each) <= EVALUATION_TOKENS or not pieces]
         logits = torch.empty(len(ids), len(self.classes))
         if short:
-            batches = text_batches([ids[number] for number in short], self._padding, batch_size=batch_size)
+            texts, size = [ids[number] for number in short], {"batch_size": batch_size, "max_tokens": EVALUATION_TOKENS}
+            batches = padded_batches("tokens", texts, self._padding, **size)
             logits[short] = logits_of(self.model, batches, tick)
         for number in set(range(len(ids))).difference(short):
             logits[number] = self._read_long(ids[number], tick)

@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from quasirnn.data import number_words
-from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
+from quasirnn.data.batches import Batch, LengthBatches, lengths_of, pad, to_device
 from quasirnn.data.corpus import Columns, Corpus, Part, built_in
 from quasirnn.data.headers import language_names
 from quasirnn.data.tokens import UNKNOWN_CHARACTER
@@ -39,7 +39,7 @@ from quasirnn.tasks.pipeline import Evaluation, Pipeline
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, setting, size_setting
 from quasirnn.tasks.significance import Rows
-from quasirnn.tasks.task import Dataset, Task, count_unknown, shard, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, padded_batches, shard, silent
 from quasirnn.tasks.translation_commands import ALPHA, BEAM, HYPOTHESES, LARGEST_ALPHA, WIDEST
 from quasirnn.tasks.verdict import Baselines
 from quasirnn.training.learner import Carried, Tick
@@ -302,12 +302,8 @@ class Decoder:
         if not texts:
             return []
         ids = [self.vocabulary.encode(text) for text in texts]
-        batches = EvaluationBatches(
-            lengths_of(ids),
-            lambda rows: pad("source", ids, rows, self.model.padding),
-            batch_size=max(1, HYPOTHESES // beam) if batch_size is None else batch_size,
-            max_tokens=BATCH_CHARACTERS,
-        )
+        size = max(1, HYPOTHESES // beam) if batch_size is None else batch_size
+        batches = padded_batches("source", ids, self.model.padding, batch_size=size, max_tokens=BATCH_CHARACTERS)
 
         def step(tokens: Tensor, decoding: Decoding) -> tuple[Tensor, Decoding, Tensor | None]:
             log_probabilities, decoding, weights = self.model.advance(tokens, decoding)
