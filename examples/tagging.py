@@ -28,27 +28,26 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
+from quasirnn.data.batches import Batch, LengthBatches, lengths_of, pad, to_device
 from quasirnn.data.corpus import Columns, Corpus, Part, built_in
 from quasirnn.data.vocabulary import Vocabulary
-from quasirnn.errors import RunError, TextError, some
+from quasirnn.errors import TextError, some
 from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.recurrent import Cell, recurrent
 from quasirnn.schema import Text
 from quasirnn.tasks import console
 from quasirnn.tasks.console import AsJson, RunArgument, TextFile, Texts
-from quasirnn.tasks.demo import Demo, Minutes, Row, Screen, Shown
+from quasirnn.tasks.demo import Demo, Row, Screen, Shown
 from quasirnn.tasks.evaluation import Evaluation
 from quasirnn.tasks.pipeline import Endpoint, InvalidField, Pipeline, Request, Step
-from quasirnn.tasks.run_folder import REMEDY, Run
+from quasirnn.tasks.run_folder import Run
 from quasirnn.tasks.settings import Preset, TaskSettings, setting
-from quasirnn.tasks.task import Dataset, Task, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, padded_batches, shard, silent
 from quasirnn.training import Carried, Tick, World
 
 NAME = "tagging"
 SPECIALS = {"padding": "<pad>", "unknown": "<unk>"}
 NO_TAG = -100  # tag of the padding, which `cross_entropy` ignores
-BATCH_TEXTS, BATCH_TOKENS = 64, 16_384  # largest batch outside training
 POOL = 512  # texts that are sorted by length together; limits memory
 
 # The built-in corpus: sentences of a small grammar. Many words have several tags, which depend on the next words:
@@ -171,12 +170,7 @@ class Tagger(Pretrained):
 def logits_of(model: Tagger, ids: Sequence[Tensor], tick: Tick = silent) -> list[Tensor]:
     """The logits of each text, (T, C), on the CPU."""
     device = next(model.parameters()).device
-    batches = EvaluationBatches(
-        lengths_of(ids),
-        lambda rows: pad("tokens", ids, rows, model.config["padding"]),
-        batch_size=BATCH_TEXTS,
-        max_tokens=BATCH_TOKENS,
-    )
+    batches = padded_batches("tokens", ids, model.config["padding"])
     logits = [torch.empty(0)] * len(ids)
     for done, (rows, batch) in enumerate(zip(batches.rows, batches, strict=True), 1):
         batch = to_device(batch, device)
@@ -216,16 +210,13 @@ class TaggingEvaluation(Evaluation):
 class TaggingPipeline(Pipeline[TaggingSettings]):
     """tagger = quasirnn.load("runs/tagging"); tagger.tag("the light watch here")"""
 
-    kinds = ("word",)
-    roles = tuple(SPECIALS)
+    vocabulary_kinds = ("word",)
+    special_tokens = tuple(SPECIALS)
     model: Tagger
 
     def __init__(self, task: Task[TaggingSettings], run: Run, device: str | torch.device = "cpu") -> None:
         super().__init__(task, run, device)
-        tags, number = self.training.corpus.get("tags"), self.model.config["num_tags"]
-        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags) or len(set(tags)) != number:
-            raise RunError(f'{run.training}: "tags" must be {number} different names. {REMEDY}')
-        self.tags: list[str] = tags
+        self.tags = self._read_names("tags", self.model.config["num_tags"])
 
     def tag(self, text: str) -> list[tuple[str, str]]:
         """The words of a text, each with its tag."""
@@ -245,14 +236,11 @@ class TaggingPipeline(Pipeline[TaggingSettings]):
     def evaluate(self, split: str = "test", data: list[str] | None = None, tick: Tick = silent) -> TaggingEvaluation:
         name, part, dataset = self._dataset(split, data)
         figures = TASK.validate(self.settings, self.model, part, self.vocabulary, tick)
-        counts = dataset.summaries[name]
-        return TaggingEvaluation(
-            dataset.corpus.name, name, tuple(dataset.notes), counts["texts"], counts["tokens"], **figures
-        )
+        return TaggingEvaluation.of(dataset, name, words=dataset.summaries[name]["tokens"], **figures)
 
     @cached_property
     def card(self) -> dict[str, Any]:
-        return {"tags": self.tags, "examples": list(EXAMPLES)}
+        return {"tags": list(self.tags), "examples": list(EXAMPLES)}
 
 
 EXAMPLES = ("the light watch here", "the light watch play here", "they fish near the cold river")
@@ -355,8 +343,7 @@ class TaggingTask(Task[TaggingSettings]):
     demo = Demo(
         quality="% right",
         explained="words of unseen sentences given their tag",
-        minutes=Minutes(training=0.1, rest=0.05),
-        test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).accuracy,
+        minutes=(0.1, 0.05),
         show=show_demo,
         baselines=most_frequent_tags,
         commands=("tag {folder}/tagging-qrnn 'the light watch here'",),
@@ -395,8 +382,7 @@ class TaggingTask(Task[TaggingSettings]):
         number = {tag: n for n, tag in enumerate(facts["tags"])}
         ids = vocabulary.encode_all(part["text"])
         tags = [torch.tensor([number[tag] for tag in row.split()]) for row in part["tags"]]
-        unknown = sum(each.tolist().count(vocabulary.special("unknown")) for each in ids)
-        counts = {"texts": len(part), "tokens": sum(map(len, ids)), "unknown": unknown, "outside": unknown}
+        counts = {"texts": len(part), "tokens": sum(map(len, ids)), "unknown": count_unknown(vocabulary, ids)}
         return TaggedTexts(ids, tags), counts
 
     def build(self, settings: TaggingSettings, data: Dataset) -> Tagger:
@@ -417,14 +403,7 @@ class TaggingTask(Task[TaggingSettings]):
             tokens = pad("tokens", part.ids, rows, model.config["padding"])
             return tokens | {"tags": pad("tags", part.tags, rows, NO_TAG)["tags"]}
 
-        return LengthBatches(
-            lengths_of(part.ids),
-            settings.batch_size,
-            collate,
-            seed=settings.seed,
-            rank=world.rank,
-            world_size=world.size,
-        )
+        return LengthBatches(lengths_of(part.ids), settings.batch_size, collate, **shard(settings, world))
 
     def loss(
         self, settings: TaggingSettings, model: nn.Module, batch: Batch, carried: Carried

@@ -76,6 +76,14 @@ def read(run: Path, name: str) -> dict:
     return json.loads((run / name).read_text())
 
 
+def train_built_in(task: str, run: Path) -> Path:
+    """A run on the built-in corpus, with the preset for it."""
+    result = here("train", task, "--out", run)
+    assert result.code == 0, result.stderr
+    assert read(run, "training.json")["preset"] == "demo"
+    return run
+
+
 def everything(folder: Path) -> dict[str, tuple[int, str]]:
     """All files below a folder, by time and content."""
     return {

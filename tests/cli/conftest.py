@@ -34,18 +34,18 @@ def tiny_runs(tmp_path_factory):
     return train_runs(tmp_path_factory.getbasetemp() / "language-model")
 
 
-@pytest.fixture
-def own_run(tiny_runs, tmp_path):
-    """A copy of the run of words, to do with as one likes."""
-    return Path(shutil.copytree(tiny_runs / "word", tmp_path / "run"))
-
-
 @pytest.fixture(scope="session")
 def tiny_sentiment(tmp_path_factory):
     """A folder with the runs `qrnn`, `lstm` and `three`, as of `train_runs`. To be left as it is."""
     from tasks.tiny_sentiment import train_runs
 
     return train_runs(tmp_path_factory.getbasetemp() / "sentiment")
+
+
+@pytest.fixture
+def own_run(tiny_runs, tmp_path):
+    """A copy of the run of words, to do with as one likes."""
+    return Path(shutil.copytree(tiny_runs / "word", tmp_path / "run"))
 
 
 @pytest.fixture

@@ -181,7 +181,7 @@ def test_minutes_are_for_all_that_is_asked_for():
         assert share_of_steps(rest / 10, tasks, with_lstm) == pytest.approx(rest / 20 / (training + rest))
 
 
-MINUTES = SENTIMENT.demo.minutes.training
+MINUTES = SENTIMENT.demo.minutes[0]
 
 
 @pytest.mark.parametrize(

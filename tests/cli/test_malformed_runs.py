@@ -37,6 +37,13 @@ def told_of(run: Path, damage: str, uses) -> str:
     return told.pop()
 
 
+def assert_not_resumed(run: Path, task: str, longer: str = "epochs=9") -> None:
+    """The file at fault is named, and the run stays as it was."""
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    assert here("train", task, "--out", run, "--resume", longer).mistake.startswith(f"{run}/")
+    assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
+
+
 def remove(name):
     return lambda run: (run / name).unlink()
 
@@ -173,10 +180,7 @@ def test_guarantee_model_files_run_no_code_using_a_malformed_run(own_run, name):
 @pytest.mark.parametrize("damage", [damage for damage, _ in UNUSABLE.values()], ids=UNUSABLE)
 def test_guarantee_model_files_run_no_code_resuming_a_malformed_run(own_run, damage):
     damage(own_run)
-    before = {file: file.read_bytes() for file in own_run.rglob("*") if file.is_file()}
-    mistake = here("train", "language-model", "--out", own_run, "--resume", "epochs=2").mistake
-    assert mistake.startswith(f"{own_run}/")
-    assert {file: file.read_bytes() for file in own_run.rglob("*") if file.is_file()} == before
+    assert_not_resumed(own_run, "language-model", "epochs=2")
 
 
 def test_guarantee_model_files_absurd_weights_end_in_one_line(own_run):
@@ -253,10 +257,7 @@ def test_no_classifier_at_all(tmp_path):
 @pytest.mark.parametrize("name", [name for name in CLASSIFIER if name.startswith(("KEY", "vocabulary", "config"))])
 def test_guarantee_model_files_run_no_code_resuming_a_malformed_classifier(own_sentiment, name):
     CLASSIFIER[name][0](own_sentiment)
-    before = {file: file.read_bytes() for file in own_sentiment.rglob("*") if file.is_file()}
-    mistake = here("train", "sentiment", "--out", own_sentiment, "--resume", "epochs=9").mistake
-    assert mistake.startswith(f"{own_sentiment}/")
-    assert {file: file.read_bytes() for file in own_sentiment.rglob("*") if file.is_file()} == before
+    assert_not_resumed(own_sentiment, "sentiment")
 
 
 def without_special(role):
@@ -344,10 +345,7 @@ def test_guarantee_model_files_run_no_code_using_a_malformed_translator(own_tran
 @pytest.mark.parametrize("name", [name for name in TRANSLATOR if name.startswith(("KEY", "vocabulary", "config"))])
 def test_guarantee_model_files_run_no_code_resuming_a_malformed_translator(own_translation, name):
     TRANSLATOR[name][0](own_translation)
-    before = {file: file.read_bytes() for file in own_translation.rglob("*") if file.is_file()}
-    mistake = here("train", "translation", "--out", own_translation, "--resume", "epochs=9").mistake
-    assert mistake.startswith(f"{own_translation}/")
-    assert {file: file.read_bytes() for file in own_translation.rglob("*") if file.is_file()} == before
+    assert_not_resumed(own_translation, "translation")
 
 
 BAD_CHECKPOINTS = {

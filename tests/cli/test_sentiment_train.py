@@ -3,7 +3,7 @@
 import pytest
 from safetensors.torch import load_file
 
-from cli.command import as_json, everything, here, read
+from cli.command import as_json, everything, here, read, train_built_in
 from quasirnn.models.bag_of_words import accuracy, fit_best
 from quasirnn.training.run_log import read_metrics
 from tasks.tiny import SENTIMENT
@@ -96,10 +96,7 @@ def test_resume_refuses_other_vectors(texts, tmp_path):
 @pytest.mark.full
 def test_the_built_in_reviews_need_a_network_that_sees_order(tmp_path):
     """What the demo's table shows: the QRNN reads nearly all of the held-out reviews right, and bags do not."""
-    run = tmp_path / "run"
-    result = here(*TRAIN, "--out", run)
-    assert result.code == 0, result.stderr
-    assert read(run, "training.json")["preset"] == "demo"
+    run = train_built_in("sentiment", tmp_path / "run")
     assert as_json("evaluate", run)["accuracy"] >= 97
     settings = SENTIMENT.task.presets["demo"].qrnn
     parts = SENTIMENT.task.dataset(settings, [], ["train", "valid", "test"]).parts

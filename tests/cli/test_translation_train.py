@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import as_json, here, read
+from cli.command import as_json, here, read, train_built_in
 from quasirnn.data.iwslt_xml import read_segments
 from quasirnn.training.run_log import read_metrics
 from tasks.tiny_translation import keys, paired_rows, write_paired, write_pairs
@@ -153,8 +153,5 @@ def test_without_sacrebleu_nothing_is_begun_unless_no_bleu_is_asked_for(pairs, t
 @pytest.mark.full
 def test_the_built_in_pairs_are_learned(tmp_path):
     """What the demo's table shows: most of the numbers, dates and times that were held out are right to the letter."""
-    run = tmp_path / "run"
-    result = here(*TRAIN, "--out", run)
-    assert result.code == 0, result.stderr
-    assert read(run, "training.json")["preset"] == "demo"
+    run = train_built_in("translation", tmp_path / "run")
     assert as_json("evaluate", run, "--beam", 1)["exact_match"] >= 80

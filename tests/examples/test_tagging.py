@@ -209,7 +209,7 @@ def test_a_damaged_run_is_one_line(run, tmp_path):
     (copy / "training.json").write_text(json.dumps(training))
     code, _, said = here("tag", copy, "the dog")
     assert (code, said.count("\n")) == (2, 1)
-    assert '"tags" must be 7 different names.' in said
+    assert "training.json: must name 7 different tags, as the model has, got ['DET']." in said
 
 
 def test_a_run_needs_its_task(run, monkeypatch):

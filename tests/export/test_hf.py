@@ -154,21 +154,23 @@ def test_tokenizer_gives_our_numbers_and_texts(tmp_path):
         hf.tokenizer(CLASSIFIER)
 
 
-def test_words_as_tokens(tmp_path):
-    vocabulary = quasirnn.load(LM).vocabulary.from_text("to be or not\nto be\n", "word")
-    (tmp_path / "vocabulary.json").write_text(vocabulary.to_json())
-    tokenizer = hf.tokenizer(tmp_path)
+def vocabulary_and_tokenizer(folder, level):
+    """Of the same text; they give the same ids."""
+    vocabulary = quasirnn.load(LM).vocabulary.from_text("to be or not\nto be\n", level)
+    (folder / "vocabulary.json").write_text(vocabulary.to_json())
+    tokenizer = hf.tokenizer(folder)
     text = "to  do\nor be\n"
     assert tokenizer(text)["input_ids"] == vocabulary.encode(text).tolist()
+    return vocabulary, tokenizer
+
+
+def test_words_as_tokens(tmp_path):
+    vocabulary, tokenizer = vocabulary_and_tokenizer(tmp_path, "word")
     assert tokenizer.decode(vocabulary.encode("to be or")) == "to be or"
 
 
 def test_characters_as_tokens(tmp_path):
-    vocabulary = quasirnn.load(LM).vocabulary.from_text("to be or not\nto be\n", "character")
-    (tmp_path / "vocabulary.json").write_text(vocabulary.to_json())
-    tokenizer = hf.tokenizer(tmp_path)
-    text = "to  do\nor be\n"
-    assert tokenizer(text)["input_ids"] == vocabulary.encode(text).tolist()
+    vocabulary, tokenizer = vocabulary_and_tokenizer(tmp_path, "character")
     assert tokenizer.decode(vocabulary.encode("to be\nor")) == "to be\nor"
     # As pipelines decode: nothing of the text is a special token.
     assert tokenizer.decode(vocabulary.encode("to be\nor"), skip_special_tokens=True) == "to be\nor"

@@ -41,20 +41,20 @@ def test_guarantee_runs_survive_new_versions_resumed_to_the_same_bits(name, valu
     assert_same(metrics(run)[recorded:], expected["metrics"][recorded:], 1e-4 if same_machine else 1e-2)
 
 
+def assert_answered_as_recorded(name, recorded, arguments, ask):
+    assert [each["words"] for each in recorded] == arguments[RUNS[name].task]
+    for each in recorded:
+        assert_same(ask(FOLDER / name, each["words"]), each["answer"], place=" ".join(each["words"]))
+
+
 @each_run
 def test_evaluated_to_the_same_figures(name, values, in_workshop):
-    recorded = values["runs"][name]["evaluate"]
-    assert [each["words"] for each in recorded] == EVALUATIONS[RUNS[name].task]
-    for each in recorded:
-        assert_same(evaluated(FOLDER / name, each["words"]), each["answer"], place=" ".join(each["words"]))
+    assert_answered_as_recorded(name, values["runs"][name]["evaluate"], EVALUATIONS, evaluated)
 
 
 @each_run
 def test_answers_as_before(name, values):
-    recorded = values["runs"][name]["questions"]
-    assert [each["words"] for each in recorded] == QUESTIONS[RUNS[name].task]
-    for each in recorded:
-        assert_same(asked(FOLDER / name, each["words"]), each["answer"], place=" ".join(each["words"]))
+    assert_answered_as_recorded(name, values["runs"][name]["questions"], QUESTIONS, asked)
 
 
 @each_run
@@ -64,14 +64,10 @@ def test_loaded_in_python(name, values):
     item = questions[0]["answer"]["items"][0]
     assert model.task == RUNS[name].task
     if model.task == "sentiment":
-        found = model.classify(item["text"])
-        assert_same(
-            {name: getattr(found, name) for name in ("label", "probability", "probabilities")}, without_text(item)
-        )
+        assert_same(vars(model.classify(item["text"])), without_text(item))
     elif model.task == "language-model":
-        found = model.score(item["text"])
-        names = ("tokens", "unknown", "bits", "perplexity")
-        assert_same({name: getattr(found, name) for name in names}, without_text(item))
+        score = model.score(item["text"])
+        assert_same(vars(score) | {"perplexity": score.perplexity}, without_text(item))
         assert model.generate("the company", 30, seed=1, top_p=0.9).splitlines() == questions[1]["answer"]
     else:
         best = model.translate(item["text"])

@@ -14,6 +14,7 @@ import quasirnn
 from quasirnn.errors import DataError, TextError
 from quasirnn.tasks import sentiment as sentiment_text
 from quasirnn.tasks.run_folder import RunError
+from tasks.tiny import assert_reads_a_pool_ahead
 from tasks.tiny_sentiment import THREE, TWO, labelled_rows, train_runs, train_tiny, write_labelled, write_rows
 
 TEXTS = [text for _, text in labelled_rows("test", THREE)]
@@ -95,17 +96,7 @@ def test_many_texts_in_their_order_whatever_is_read_together(sentiment, monkeypa
 def test_a_million_texts_are_read_no_more_than_a_pool_ahead(qrnn, monkeypatch):
     """Constant memory: texts are read as their results are taken."""
     monkeypatch.setattr(sentiment_text, "POOL", 32)
-    read = 0
-
-    def many():
-        nonlocal read
-        for read in range(1, 1000):
-            yield TEXTS[read % len(TEXTS)]
-
-    results = qrnn.classify_all(many(), batch_size=8)
-    for taken in range(1, 101):
-        assert next(results) is not None
-        assert taken <= read < taken + 32
+    assert_reads_a_pool_ahead(lambda texts: qrnn.classify_all(texts, batch_size=8), TEXTS, pool=32, count=100)
 
 
 def test_batches_of_no_text(qrnn):

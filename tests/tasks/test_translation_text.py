@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from quasirnn.tasks import translation as translation_text
 from quasirnn.tasks.run_folder import RunError
 from quasirnn.tasks.settings import CELLS
 from quasirnn.tasks.translation import pieces
+from tasks.tiny import assert_reads_a_pool_ahead
 from tasks.tiny_translation import NOTES, paired_rows, train_runs, train_tiny, write_pairs
 
 SOURCES, TARGETS = zip(*paired_rows("test"), strict=True)
@@ -137,18 +139,8 @@ def test_many_texts_in_their_order_whatever_is_decoded_together(qrnn, monkeypatc
 def test_a_million_texts_are_read_no_more_than_a_pool_ahead(qrnn, monkeypatch):
     """Constant memory: texts are read as their results are taken."""
     monkeypatch.setattr(translation_text, "POOL", 16)
-    read = 0
-
-    def many():
-        nonlocal read
-        for read in range(1, 1000):
-            yield SOURCES[read % len(SOURCES)]
-
-    results = qrnn.translate_all(many(), beam=1, batch_size=8)
-    assert read == 0
-    for taken in range(1, 50):
-        assert next(results)
-        assert taken <= read < taken + 16
+    translate_all = partial(qrnn.translate_all, beam=1, batch_size=8)
+    assert_reads_a_pool_ahead(translate_all, SOURCES, pool=16, count=49)
 
 
 def test_a_text_that_is_longer_than_those_of_training_is_translated_piece_by_piece(qrnn, short):

@@ -1,6 +1,6 @@
 """The three tasks side by side, each with data and KEYs that train it in a moment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,3 +46,19 @@ def learner(prepared: Prepared, rank: int = 0, size: int = 1) -> TaskLearner:
     """As the engine would have it on one of some processes, without dropout."""
     prepared.model.eval()
     return prepared.learner(SimpleNamespace(rank=rank, size=size, device=torch.device("cpu")), None)
+
+
+def assert_reads_a_pool_ahead(use: Callable[[Iterator[str]], Iterator[Any]], texts: Any, pool: int, count: int) -> None:
+    """`use` reads texts as its results are taken: none before the first, and less than a pool ahead."""
+    read = 0
+
+    def many() -> Iterator[str]:
+        nonlocal read
+        for read in range(1, 1000):
+            yield texts[read % len(texts)]
+
+    results = use(many())
+    assert read == 0
+    for taken in range(1, count + 1):
+        assert next(results)
+        assert taken <= read < taken + pool

@@ -4,12 +4,11 @@ import csv
 import json
 import random
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
-from quasirnn.tasks.training_run import Trained
 from tasks import tiny_language_model
 
 TELLING = {"bad": "dull", "fair": "usual", "good": "great"}
@@ -18,30 +17,17 @@ WORDS = ["the", "film", "is", "It", "'s", "a", "story", ",", "and", "music"]
 ROWS = {"train": 48, "valid": 12, "test": 18}
 # 6 steps an epoch; what is not here follows the size of the data.
 KEYS = (
-    "dropout=0.4",
-    "word_init=random",
-    "word_dropout=0",
-    "dense=true",
-    "patience=none",
-    "hidden_size=8",
-    "num_layers=2",
-    "embedding_size=8",
-    "batch_size=8",
-    "epochs=3",
-    "learning_rate=0.03",
-    "warm_up=0",
-    "min_count=1",
-    "checkpoint_every=5",
-    "precision=float32",
+    "dropout=0.4 word_init=random word_dropout=0 dense=true patience=none hidden_size=8 num_layers=2 "
+    "embedding_size=8 batch_size=8 epochs=3 learning_rate=0.03 warm_up=0 min_count=1 "
+    "checkpoint_every=5 precision=float32"
 )
 
 Rows = list[tuple[str, str]]
 
 
 def keys(*more: str, cell: str = "qrnn") -> list[str]:
-    """KEYS with some of them changed."""
-    own = ["zoneout=0.1"] if cell == "qrnn" else []
-    return list({key.partition("=")[0]: key for key in (*KEYS, *own, *more)}.values())
+    """KEYS with some of them changed, as far as the cell has them."""
+    return tiny_language_model.changed(KEYS, *["zoneout=0.1"] * (cell == "qrnn"), *more)
 
 
 def labelled_rows(split: str, classes: Sequence[str] = TWO) -> Rows:
@@ -92,9 +78,7 @@ def write_vectors(file: Path, size: int = 8) -> dict[str, list[float]]:
     return vectors
 
 
-def train_tiny(out: Path, data: Path, *more: str, **request: object) -> Trained:
-    """A run at `out`; `more` takes the place of KEYS."""
-    return tiny_language_model.train_tiny(out, data, *more, task="sentiment", keys=keys, **request)
+train_tiny = partial(tiny_language_model.train_tiny, task="sentiment", keys=keys)
 
 
 @cache

@@ -2,28 +2,17 @@
 
 import random
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
-from quasirnn.tasks.training_run import Trained
 from tasks import tiny_language_model
 
 NOTES = {"c": "do", "d": "ré", "e": "mi", "f": "fa", "g": "sol", "h": "si"}
 PAIRS = {"train": 160, "valid": 8, "test": 12}
 # 20 steps an epoch; the other keys are those of the preset `fast`.
 KEYS = (
-    "hidden_size=16",
-    "num_layers=2",
-    "kernel_size=3,2",
-    "batch_size=8",
-    "epochs=6",
-    "learning_rate=0.05",
-    "warm_up=0",
-    "dropout=0",
-    "min_count=1",
-    "sample=4",
-    "checkpoint_every=10",
-    "precision=float32",
+    "hidden_size=16 num_layers=2 kernel_size=3,2 batch_size=8 epochs=6 learning_rate=0.05 warm_up=0 "
+    "dropout=0 min_count=1 sample=4 checkpoint_every=10 precision=float32"
 )
 
 Rows = list[tuple[str, str]]
@@ -31,10 +20,8 @@ Rows = list[tuple[str, str]]
 
 def keys(*more: str, cell: str = "qrnn") -> list[str]:
     """KEYS with some of them changed, as far as the cell has them."""
-    chosen = {key.partition("=")[0]: key for key in (*KEYS, *more)}
-    if cell == "lstm":
-        del chosen["kernel_size"]
-    return list(chosen.values())
+    chosen = tiny_language_model.changed(KEYS, *more)
+    return [key for key in chosen if cell != "lstm" or not key.startswith("kernel_size=")]
 
 
 def paired_rows(split: str) -> Rows:
@@ -61,9 +48,7 @@ def write_paired(folder: Path, splits: Sequence[str] = tuple(PAIRS)) -> Path:
     return folder
 
 
-def train_tiny(out: Path, data: Path, *more: str, **request: object) -> Trained:
-    """A run at `out`; `more` takes the place of KEYS."""
-    return tiny_language_model.train_tiny(out, data, *more, task="translation", keys=keys, **request)
+train_tiny = partial(tiny_language_model.train_tiny, task="translation", keys=keys)
 
 
 @cache

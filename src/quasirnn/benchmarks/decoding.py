@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from quasirnn.benchmarks.passes import time_passes
+from quasirnn.benchmarks.passes import time_passes, timed_cell
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_cases, silent
 from quasirnn.benchmarks.tables import Table
 from quasirnn.benchmarks.timing import Budget
@@ -78,12 +78,12 @@ def time_search(size: Size, models: dict[str, Translator], plan: Plan, setting: 
     source = torch.randint(4, plan.vocabulary, (size.T, size.B), generator=generator).to(setting.device)
     passes = {name: search_pass(model, source, plan.beam) for name, model in models.items()}
     samples = time_passes(passes, plan.budget, setting)
-    return {
-        **asdict(size),
-        "seconds": {name: each.summary() for name, each in samples.items()},
-        "characters_per_second": {name: size.B * size.T / each.best for name, each in samples.items()},
-        "ratios": {name: samples[name].best / samples["QRNN"].best for name in OTHERS},
-    }
+    return timed_cell(
+        size,
+        samples,
+        characters_per_second={name: size.B * size.T / each.best for name, each in samples.items()},
+        ratios={name: samples[name].best / samples["QRNN"].best for name in OTHERS},
+    )
 
 
 def search_pass(model: Translator, source: Tensor, beam: int) -> Callable[[], Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from quasirnn import QRNN
-from quasirnn.benchmarks.passes import MODES, gemm_pass, layer_pass, onednn_pass, time_passes
+from quasirnn.benchmarks.passes import MODES, gemm_pass, layer_pass, onednn_pass, time_passes, timed_cell
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
 from quasirnn.benchmarks.tables import Table, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
@@ -85,11 +85,8 @@ def time_case(case: Case, plan: Plan, setting: Setting) -> Cell:
     if dtype == torch.float32 and setting.device == "cpu" and (other := onednn_pass(*product, case.mode)):
         passes["GEMM by oneDNN"] = other
     samples = time_passes(passes, plan.budget if case.block == "grid" else plan.variants_budget, setting)
-    return {
-        **asdict(case),
-        "seconds": {name: each.summary() for name, each in samples.items()},
-        "ratio": samples["QRNN"].best / min(each.best for name, each in samples.items() if name != "QRNN"),
-    }
+    floor = min(each.best for name, each in samples.items() if name != "QRNN")
+    return timed_cell(case, samples, ratio=samples["QRNN"].best / floor)
 
 
 def ratio(cell: Cell) -> float:

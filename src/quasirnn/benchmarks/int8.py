@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from quasirnn import QRNN, quantize
 from quasirnn.benchmarks.correctness import Check, require, require_correct
-from quasirnn.benchmarks.passes import layer_pass, step_pass, time_passes
+from quasirnn.benchmarks.passes import Case, layer_pass, step_pass, time_passes, timed_cell
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
 from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget, Pass
@@ -47,14 +47,9 @@ FULL = Plan((320, 640), (1, 8, 32, 128), (64, 128, 256, 512), Budget(seconds=3.0
 QUICK = Plan((320,), (1, 8, 64), (64, 256), Budget(seconds=1.0, most_seconds=4.0, min_rounds=2), STEPS)
 
 
-@dataclass(frozen=True)
-class Case:
-    H: int
-    B: int
-    T: int
-
+class SizedCase(Case):
     def __str__(self) -> str:
-        return f"{self.H} units, batch {self.B}, length {self.T}"
+        return f"{self.H} units, {super().__str__()}"
 
     @property
     def is_step(self) -> bool:
@@ -96,8 +91,8 @@ def contestants(H: int) -> dict[str, nn.Module]:
 def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
     if setting.device != "cpu":
         raise Failure("int8 models are for CPUs only; there is nothing to time on a GPU.")
-    grid = [Case(H, B, T) for H in plan.sizes for B in plan.batches for T in plan.lengths]
-    cases = [Case(H, 1, 1) for H in plan.sizes] + grid
+    grid = [SizedCase(B, T, H) for H in plan.sizes for B in plan.batches for T in plan.lengths]
+    cases = [SizedCase(1, 1, H) for H in plan.sizes] + grid
     time = partial(time_case, plan=plan, setting=setting)
     return run_cases("int8", asdict(plan), setting, cases, time, summarise, progress, check)
 
@@ -117,7 +112,7 @@ def check(device: str) -> dict[str, Any]:
     return require([Check(name, (h - exact).abs().max().item(), 0.03 * most) for name, h in rough.items()])
 
 
-def time_case(case: Case, plan: Plan, setting: Setting) -> Cell:
+def time_case(case: SizedCase, plan: Plan, setting: Setting) -> Cell:
     torch.manual_seed(setting.seed)
     x = torch.randn(case.T, case.B, case.H)
     passes: dict[str, Pass] = {}
@@ -126,11 +121,8 @@ def time_case(case: Case, plan: Plan, setting: Setting) -> Cell:
         passes[name] = step_pass(network, given) if case.is_step else layer_pass(network, given, "inference")
     samples = time_passes(passes, plan.step_budget if case.is_step else plan.budget, setting)
     times = {name: each.median if case.is_step else each.best for name, each in samples.items()}
-    return {
-        **asdict(case),
-        "seconds": {name: each.summary() for name, each in samples.items()},
-        "ratios": {key(slow, fast): times[slow] / times[fast] for slow, fast in RATIOS},
-    }
+    ratios = {key(slow, fast): times[slow] / times[fast] for slow, fast in RATIOS}
+    return timed_cell(case, samples, ratios=ratios)
 
 
 def key(slow: str, fast: str) -> str:
@@ -152,7 +144,7 @@ def summarise(cells: list[Cell]) -> list[Figure]:
         worst = min(chosen, key=lambda cell: cell["ratios"][name])
         figures.append(Figure(f"{name}{where}: geometric mean", geometric_mean(c["ratios"][name] for c in chosen)))
         figures.append(
-            Figure(f"{name}{where}: least ({Case(worst['H'], worst['B'], worst['T'])})", worst["ratios"][name])
+            Figure(f"{name}{where}: least ({SizedCase(worst['B'], worst['T'], worst['H'])})", worst["ratios"][name])
         )
     for cell in of(cells, steps=True):
         for name, ratio in cell["ratios"].items():

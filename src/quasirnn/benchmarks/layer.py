@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from quasirnn import QRNN
-from quasirnn.benchmarks.passes import MODES, layer_pass, time_passes
+from quasirnn.benchmarks.passes import MODES, Case, layer_pass, time_passes, timed_cell
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
 from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
@@ -39,32 +39,26 @@ QUICK = Plan((1, 8, 32), (32, 256), 320, Budget(seconds=1.0, most_seconds=3.0))
 
 
 @dataclass(frozen=True)
-class Case:
+class ModeCase(Case):
     mode: str
-    B: int
-    T: int
-    H: int
 
     def __str__(self) -> str:
-        return f"{self.mode}, batch {self.B}, length {self.T}"
+        return f"{self.mode}, {super().__str__()}"
 
 
 def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
-    cases = [Case(mode, B, T, plan.H) for mode in MODES for B in plan.batches for T in plan.lengths]
+    cases = [ModeCase(B, T, plan.H, mode) for mode in MODES for B in plan.batches for T in plan.lengths]
     time = partial(time_case, budget=plan.budget, setting=setting)
     return run_cases("layer", asdict(plan), setting, cases, time, summarise, progress)
 
 
-def time_case(case: Case, budget: Budget, setting: Setting) -> Cell:
+def time_case(case: ModeCase, budget: Budget, setting: Setting) -> Cell:
     torch.manual_seed(setting.seed)
     x = torch.randn(case.T, case.B, case.H, device=setting.device)
     layers = {name: make(case.H, case.H, device=setting.device) for name, make in CONTESTANTS.items()}
     samples = time_passes({name: layer_pass(each, x, case.mode) for name, each in layers.items()}, budget, setting)
-    return {
-        **asdict(case),
-        "seconds": {name: each.summary() for name, each in samples.items()},
-        "ratios": {name: samples[name].best / samples["QRNN"].best for name in OTHERS},
-    }
+    ratios = {name: samples[name].best / samples["QRNN"].best for name in OTHERS}
+    return timed_cell(case, samples, ratios=ratios)
 
 
 def summarise(cells: list[Cell]) -> list[Figure]:

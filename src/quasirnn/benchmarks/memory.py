@@ -50,7 +50,7 @@ def in_child(measure: Callable[..., dict[str, Any]], arguments: Mapping[str, Any
 
     Args:
         measure: takes and returns what JSON can hold.
-        what: is measured, for the error message.
+        what: what is measured, for the error message.
 
     Raises:
         MeasurementFailed: the process failed.

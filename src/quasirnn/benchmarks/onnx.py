@@ -3,7 +3,7 @@
 The LSTM's file has the nodes that `torch.onnx.export` writes for `nn.LSTM`: the operator LSTM, and a Squeeze.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import nn
 from quasirnn import QRNN
 from quasirnn.benchmarks.correctness import WrongNumbers, require_correct
 from quasirnn.benchmarks.layer import Plan
-from quasirnn.benchmarks.passes import time_passes
+from quasirnn.benchmarks.passes import Case, time_passes, timed_cell
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
 from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
@@ -26,16 +26,6 @@ from quasirnn.plots.heatmap import Grid
 
 FULL = Plan((1, 8, 32), (32, 128, 512), 320, Budget(seconds=2.0))
 QUICK = Plan((1, 32), (32, 512), 320, Budget(seconds=1.0, most_seconds=3.0))
-
-
-@dataclass(frozen=True)
-class Case:
-    B: int
-    T: int
-    H: int
-
-    def __str__(self) -> str:
-        return f"batch {self.B}, length {self.T}"
 
 
 def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
@@ -105,11 +95,7 @@ def _time_case(case: Case, sessions: dict[str, Any], budget: Budget, setting: Se
         return lambda: session.run(None, arrays)
 
     samples = time_passes({name: one(session) for name, session in sessions.items()}, budget, setting)
-    return {
-        **asdict(case),
-        "seconds": {name: each.summary() for name, each in samples.items()},
-        "ratio": samples["nn.LSTM"].best / samples["QRNN"].best,
-    }
+    return timed_cell(case, samples, ratio=samples["nn.LSTM"].best / samples["QRNN"].best)
 
 
 def summarise(cells: list[Cell]) -> list[Figure]:

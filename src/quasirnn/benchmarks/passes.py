@@ -2,16 +2,34 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from quasirnn.benchmarks.correctness import one_dnn
-from quasirnn.benchmarks.result import Setting
+from quasirnn.benchmarks.result import Cell, Setting
 from quasirnn.benchmarks.timing import Budget, Pass, Samples, Stopwatch, take_turns
 
 MODES = ("inference", "training")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer, as wide as its input, on one input."""
+
+    B: int
+    T: int
+    H: int
+
+    def __str__(self) -> str:
+        return f"batch {self.B}, length {self.T}"
+
+
+def timed_cell(case: Any, samples: Mapping[str, Samples], **figures: Any) -> Cell:
+    """The cell of a case, a dataclass of sizes: these, the times of all contestants, and figures made of them."""
+    return {**asdict(case), "seconds": {name: each.summary() for name, each in samples.items()}, **figures}
 
 
 def stopwatch_for(device: str) -> Stopwatch:

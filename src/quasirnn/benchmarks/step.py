@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from quasirnn import QRNN
-from quasirnn.benchmarks.passes import step_pass, time_passes
+from quasirnn.benchmarks.passes import step_pass, time_passes, timed_cell
 from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_cases, silent
 from quasirnn.benchmarks.tables import Table
 from quasirnn.benchmarks.timing import Budget, Pass
@@ -60,13 +60,9 @@ def time_model(model: Model, budget: Budget, setting: Setting) -> Cell:
     passes["product"] = product_pass(model, setting.device)
     samples = time_passes(passes, budget, setting)
     ours = samples["QRNN"].median
-    return {
-        "B": 1,
-        **asdict(model),
-        "seconds": {name: each.summary() for name, each in samples.items()},
-        "ratios": {name: each.median / ours for name, each in samples.items() if name != "QRNN"},
-        "over_product_us": (ours - samples["product"].median) * 1e6,
-    }
+    ratios = {name: each.median / ours for name, each in samples.items() if name != "QRNN"}
+    over_product = (ours - samples["product"].median) * 1e6
+    return {"B": 1, **timed_cell(model, samples, ratios=ratios, over_product_us=over_product)}
 
 
 def product_pass(model: Model, device: str) -> Pass:

@@ -1,4 +1,4 @@
-"""Results as tables of strings; whoever prints them chooses the look."""
+"""Results as tables of strings; how they look is left to the caller."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

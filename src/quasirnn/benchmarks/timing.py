@@ -2,7 +2,7 @@
 
 In a round every contestant has one turn, in random order; a turn is a few passes in a row after one that is not
 counted, so that caches hold the contestant's own data. Other work on the machine can only make a pass slower, so the
-fastest pass is nearest to the cost of the code. The order is random so that nobody always follows the same neighbour.
+fastest pass is nearest to the cost of the code. The order is random so that no contestant always follows the same one.
 """
 
 import gc

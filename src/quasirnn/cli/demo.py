@@ -37,8 +37,8 @@ LEAST, LEAST_MINUTES = 0.5, 1.0
 def default_minutes(tasks: "Sequence[Task[Any]]", with_lstm: bool) -> tuple[float, float]:
     """What all training takes with all steps, and what everything else takes."""
     minutes = [task.demo.minutes for task in tasks if task.demo is not None]
-    rest = INSTALLED_MODELS + sum(each.rest for each in minutes)
-    return (2 if with_lstm else 1) * sum(each.training for each in minutes), rest
+    training, rest = (sum(each[part] for each in minutes) for part in (0, 1))
+    return (2 if with_lstm else 1) * training, INSTALLED_MODELS + rest
 
 
 def share_of_steps(minutes: float, tasks: "Sequence[Task[Any]]", with_lstm: bool) -> float:

@@ -8,17 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from quasirnn.errors import UserError
-from quasirnn.tasks.console import AsJson, Precision, Split, closing_pipe, progress_of
+from quasirnn.tasks.console import AsJson, DataFolders, Precision, RunArgument, Split, closing_pipe, progress_of
 
 
 def evaluate(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help=("The folder of a trained model, or a name from `quasirnn models`."))
-    ],
-    data: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="Folder with the data. [default: the one used for training]"),
-    ] = None,
+    run: RunArgument,
+    data: DataFolders = None,
     split: Split = "test",
     against: Annotated[
         Path | None,

@@ -22,6 +22,10 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
+def _verb(*forms: str) -> dict[str, list[str]]:
+    return dict(zip(("see", "sees", "saw", "seen", "seeing"), map(_words, forms), strict=True))
+
+
 def _phrases(text: str) -> list[str]:
     return [phrase.strip() for phrase in text.split("|")]
 
@@ -65,50 +69,34 @@ WORDS = {
 # What is reviewed, and what goes with it: {piece} may have "a" before it, {part} is a piece or something like "acting".
 KINDS = {
     "film": {
-        "work": ["film", "film", "movie", "picture"],
-        "seeing": ["seeing", "watching"],
-        "see": ["see", "watch"],
-        "sees": ["sees", "watches"],
-        "saw": ["saw", "watched"],
-        "seen": ["seen", "watched"],
-        "maker": ["director", "producer", "screenwriter"],
+        "work": _words("film film movie picture"),
+        **_verb("see watch", "sees watches", "saw watched", "seen watched", "seeing watching"),
+        "maker": _words("director producer screenwriter"),
         "piece": _words("story ending opening soundtrack script plot finale romance climax chase villain"),
         "part": _phrases(
             "{piece} | {piece} | acting | dialogue | music | editing | humour | casting | photography | pacing"
         ),
     },
     "novel": {
-        "work": ["novel", "novel", "book"],
-        "seeing": ["reading"],
-        "see": ["read"],
-        "sees": ["reads", "finishes"],
-        "saw": ["read"],
-        "seen": ["read", "found"],
-        "maker": ["author", "editor", "translator"],
+        "work": _words("novel novel book"),
+        **_verb("read", "reads finishes", "read", "read found", "reading"),
+        "maker": _words("author editor translator"),
         "piece": _words("story plot ending opening style mystery hero heroine narrator epilogue preface romance"),
         "part": _phrases("{piece} | {piece} | {piece} | prose | dialogue | humour | translation | suspense"),
     },
     "play": {
-        "work": ["play", "play", "show"],
-        "seeing": ["seeing"],
-        "see": ["see"],
-        "sees": ["sees"],
-        "saw": ["saw"],
-        "seen": ["seen"],
-        "maker": ["director", "playwright", "designer"],
+        "work": _words("play play show"),
+        **_verb("see", "sees", "saw", "seen", "seeing"),
+        "maker": _words("director playwright designer"),
         "piece": _words("story plot script finale monologue ending opening prologue set duel"),
         "part": _phrases(
             "{piece} | {piece} | acting | staging | scenery | lighting | dialogue | humour | music | casting"
         ),
     },
     "series": {
-        "work": ["series", "series", "show"],
-        "seeing": ["watching", "seeing"],
-        "see": ["watch", "see"],
-        "sees": ["watches", "sees"],
-        "saw": ["watched", "saw"],
-        "seen": ["watched", "seen"],
-        "maker": ["producer", "writer", "creator"],
+        "work": _words("series series show"),
+        **_verb("watch see", "watches sees", "watched saw", "watched seen", "watching seeing"),
+        "maker": _words("producer writer creator"),
         "piece": _words("story plot pilot finale mystery romance script ending opening sequel"),
         "part": _phrases(
             "{piece} | {piece} | acting | casting | writing | humour | dialogue | music | suspense | narration"

@@ -134,7 +134,7 @@ class Writer:
         """One or two sentences that belong to this part: others are thrown away and drawn anew."""
         while True:
             if what in ("opinion", "plain"):
-                template, words = self._opinion(label) if what == "opinion" else self._plain_opinion(label)
+                template, words = self._opinion(label, plain=what == "plain")
                 if what == "plain" and self.draw.chance(PLAIN_HEDGED):
                     template = f"{{hedge}}, {template}"
             else:
@@ -148,26 +148,23 @@ class Writer:
     def _may_write(self, sentence: str) -> bool:
         return zlib.crc32(sentence.encode()) % 100 in self.share and bare(sentence) not in KEPT_OUT
 
-    def _opinion(self, label: str) -> tuple[str, dict[str, str]]:
+    def _opinion(self, label: str, *, plain: bool) -> tuple[str, dict[str, str]]:
         """A sentence that means the label, and the words of praise and blame for it."""
         draw, opposite = self.draw, "neg" if label == "pos" else "pos"
+        if plain:
+            shared, denied, phrase = PLAIN_SHARED, PLAIN_DENIED, PLAIN_PHRASE
+            templates = grammar.PLAIN_SHARED, grammar.PLAIN_DENIED, grammar.PLAIN_CONTRASTS
+        else:
+            shared, denied, phrase = SHARED, DENIED, 0.0
+            templates = grammar.SHARED, grammar.DENIED, grammar.CONTRASTS
         number = draw.random()
-        if number < SHARED:
-            return draw.one(grammar.SHARED), self._words(label)
-        if number < SHARED + DENIED:
-            return draw.one(grammar.DENIED), self._words(opposite)
-        return draw.one(grammar.CONTRASTS), self._contrast(label, opposite)
-
-    def _plain_opinion(self, label: str) -> tuple[str, dict[str, str]]:
-        draw, opposite = self.draw, "neg" if label == "pos" else "pos"
-        number = draw.random()
-        if number < PLAIN_SHARED:
-            return draw.one(grammar.PLAIN_SHARED), self._words(label)
-        if number < PLAIN_SHARED + PLAIN_DENIED:
-            return draw.one(grammar.PLAIN_DENIED), self._words(opposite)
-        if number < PLAIN_SHARED + PLAIN_DENIED + PLAIN_PHRASE:
+        if number < shared:
+            return draw.one(templates[0]), self._words(label)
+        if number < shared + denied:
+            return draw.one(templates[1]), self._words(opposite)
+        if number < shared + denied + phrase:
             return draw.one(grammar.PLAIN_VERDICTS[label]), {}
-        return draw.one(grammar.PLAIN_CONTRASTS), self._contrast(label, opposite)
+        return draw.one(templates[2]), self._contrast(label, opposite)
 
     def _contrast(self, label: str, opposite: str) -> dict[str, str]:
         """Words for what the reviewer means, and for the opposite."""

@@ -169,7 +169,7 @@ def _stack(layers: list[Foreign], input_size: int, sizes: list[int], zoneout: fl
         assert isinstance(part, QRNNLayer)
         signs = torch.tensor([1.0, -1.0, 1.0])[: gates[0], None]
         weight = layer.weight.reshape(gates[0], own, part.kernel_size, D).flip(2) * signs[..., None, None]
-        # A channel whose z is zero stays zero, and with a weight of zero nobody sees it.
+        # A channel whose z is zero stays zero, and the next layer multiplies it by zero.
         weight = pad(weight, (0, part.input_size - D, 0, 0, 0, H - own))
         bias = pad(layer.bias.reshape(gates[0], own) * signs, (0, H - own))
         with torch.no_grad():

@@ -30,18 +30,9 @@ def convert_run(file: Path, out: Path, tokens: Path, zoneout: float = 0.0) -> No
     vocabulary = _vocabulary(tokens, model.vocabulary_size)
     config = model.config
     # What the other project trained with is not known; `fast` is what a training from here on would begin with.
-    settings = TASK.presets["fast"].qrnn.model_copy(
-        update={
-            "level": "word",
-            "hidden_size": config["hidden_size"],
-            "num_layers": config["num_layers"],
-            "embedding_size": config["embedding_size"],
-            "kernel_size": tuple(config["kernel_size"]),
-            "pooling": "fo",
-            "zoneout": zoneout,
-            "tied": config["tied"],
-        }
-    )
+    names = ("hidden_size", "num_layers", "embedding_size", "pooling", "zoneout", "tied")
+    own = {"level": "word", "kernel_size": tuple(config["kernel_size"]), **{name: config[name] for name in names}}
+    settings = TASK.presets["fast"].qrnn.model_copy(update=own)
     training = run_folder.Training(TASK.name, "fast", settings, corpus={"name": f"unknown; converted from {file.name}"})
     run = run_folder.create(out, training=training, config=config, vocabulary=vocabulary)
     run.save_model(model)

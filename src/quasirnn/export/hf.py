@@ -30,7 +30,8 @@ except ImportError as error:
     raise MissingPackageError("quasirnn.hf needs transformers: pip install 'quasirnn[hf]'") from error
 
 MODEL_TYPE = "quasirnn"
-# Files of a run beside the model's two, which go along when it is saved.
+MODELS: dict[str, Any] = {model.__name__: model for model in (LanguageModel, SequenceClassifier)}
+# Other files of a run, which are copied when the model is saved.
 COMPANIONS = ("training.json", "vocabulary.json", "environment.json", "metrics.jsonl")
 # Positions that the loss leaves out, in transformers.
 IGNORED = -100
@@ -42,7 +43,7 @@ class QuasiRNNConfig(transformers.PreTrainedConfig):
     Args:
         model: "LanguageModel" or "SequenceClassifier".
         arguments: of its constructor; their defaults where left out.
-        run: the folder that the model came from: its vocabulary goes along when it is saved.
+        run: the folder that the model came from: its vocabulary is copied when the model is saved.
     """
 
     model_type = MODEL_TYPE
@@ -75,10 +76,9 @@ class QuasiRNNConfig(transformers.PreTrainedConfig):
         config = read_config(folder)
         if config.get("quantized"):
             raise UserError(f"{folder}: is an int8 copy; use the original run.")
-        kinds = {kind.__name__: kind for kind in (LanguageModel, SequenceClassifier)}
-        if config["model"] not in kinds:
-            raise UserError(f"{folder}: contains a {config['model']}; transformers supports {' and '.join(kinds)}.")
-        arguments = constructor_arguments(kinds[config["model"]], config, folder / CONFIG)
+        if config["model"] not in MODELS:
+            raise UserError(f"{folder}: contains a {config['model']}; transformers supports {' and '.join(MODELS)}.")
+        arguments = constructor_arguments(MODELS[config["model"]], config, folder / CONFIG)
         run = Run(folder)
         if run.vocabulary.exists():
             vocabulary = run.read_vocabulary()
@@ -89,7 +89,7 @@ class QuasiRNNConfig(transformers.PreTrainedConfig):
 
 
 class _OnRuns(transformers.PreTrainedModel):
-    """Reading and writing folders, and rows that are padded on either side."""
+    """Reads and writes run folders; rows may be padded on either side."""
 
     config_class = QuasiRNNConfig
     base_model_prefix = "model"
@@ -102,7 +102,7 @@ class _OnRuns(transformers.PreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Our constructors have done it."""
+        """Nothing to do: the constructors of our models initialise their weights."""
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *arguments: Any, **options: Any) -> Any:
@@ -171,7 +171,7 @@ class QuasiRNNForCausalLM(_OnRuns, transformers.GenerationMixin):
         if past_key_values is not None:
             past_key_values.keep(c_n, T)
         h = h.transpose(0, 1)
-        h = h if rows is None else rows.to_place(h)
+        h = h if rows is None else rows.restore(h)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.model.softmax(h[:, kept])
         loss = None
@@ -237,7 +237,7 @@ class StateCache(DynamicCache):
 
 
 class _Rows:
-    """Rows whose tokens stand together, with padding before or after them."""
+    """Rows of contiguous tokens, with padding before or after them."""
 
     def __init__(self, mask: Tensor) -> None:
         T = mask.shape[1]
@@ -248,7 +248,7 @@ class _Rows:
             raise ValueError(
                 "attention_mask: the tokens of a row must be contiguous, with padding before or after them."
             )
-        # A row without a token reads one, which nobody looks at.
+        # A row without tokens reads one, whose output is not used.
         self.lengths = self.lengths.clamp(min=1)
         self.mask = mask
         self._from = (start[:, None] + step) % T
@@ -258,7 +258,7 @@ class _Rows:
         """(B, T), padded at the end."""
         return tokens.gather(1, self._from)
 
-    def to_place(self, h: Tensor) -> Tensor:
+    def restore(self, h: Tensor) -> Tensor:
         """(B, T, H) in the order in which the rows came."""
         return h.gather(1, self._back[..., None].expand_as(h))
 
@@ -267,7 +267,7 @@ def tokenizer(folder: str | Path) -> transformers.PreTrainedTokenizerFast:
     """The vocabulary of a run as a tokenizer of transformers; `save_pretrained` writes it for `AutoTokenizer`.
 
     Raises:
-        UserError: a classifier's words are found by rules that such a tokenizer cannot have.
+        UserError: a classifier's words follow rules that such a tokenizer cannot have.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
@@ -304,9 +304,8 @@ def tokenizer(folder: str | Path) -> transformers.PreTrainedTokenizerFast:
 
 
 def _built(model: str, arguments: dict[str, Any]) -> Any:
-    kinds = {"LanguageModel": LanguageModel, "SequenceClassifier": SequenceClassifier}
     defaults = {"vocabulary_size": 2, "num_classes": 2} if model == "SequenceClassifier" else {"vocabulary_size": 2}
-    return kinds[model](**{**defaults, **arguments})
+    return MODELS[model](**{**defaults, **arguments})
 
 
 def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -319,7 +318,7 @@ def _with_model_type(read: Any) -> Any:
 
     def get_config_dict(cls: Any, /, folder: Any, **options: Any) -> Any:
         config, rest = read(folder, **options)
-        if "model_type" not in config and config.get("model") in ("LanguageModel", "SequenceClassifier"):
+        if "model_type" not in config and config.get("model") in MODELS:
             config = QuasiRNNConfig.from_run(folder).to_dict()
         return config, rest
 

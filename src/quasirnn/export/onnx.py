@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from torch import nn
@@ -34,9 +33,9 @@ def export(model: nn.Module, path: str | Path, *, step: bool = False, lengths: b
                        PATH.step.onnx: token (N,), state, memory, values,    log_probabilities (N, V), next_state,
                          lengths, conditioning                                 attention (N, S)
 
-    c_0, c_n and state are c_n of `QRNN`: zeros at first, then what the call before returned; of an LSTM it is h and c
-    side by side. A translator on LSTMs has no ONNX form. N is B, or n times B:
-    row b * n + j is then the j-th target of source b. With `batch_first` the QRNN's input is (B, T, D).
+    c_0, c_n and state are c_n of `QRNN`: zeros at first, then what the call before returned; for an LSTM, h and c
+    concatenated. A translator on LSTMs has no ONNX form. N is B, or n times B: row b * n + j is then the j-th target of
+    source b. With `batch_first` the QRNN's input is (B, T, D).
 
     Args:
         step: a file for one time step, without a loop; a QRNN's input is then (B, D). Causal, one direction only.
@@ -66,9 +65,10 @@ def _files(model: nn.Module, path: Path, step: bool, lengths: bool) -> dict[Path
         raise UserError("lengths=True is for a QRNN; the file of a model has the inputs it needs.")
     if isinstance(model, QRNN):
         return {path: layer_graph(model, step, lengths)}
-    makers: dict[type[nn.Module], Callable[..., Graph]] = {SequenceClassifier: _classifier, LanguageModel: _stream}
-    if isinstance(model, SequenceClassifier | LanguageModel):
-        return {path: makers[type(model)](model, step)}
+    if isinstance(model, SequenceClassifier):
+        return {path: _classifier(model, step)}
+    if isinstance(model, LanguageModel):
+        return {path: _stream(model, step)}
     if isinstance(model, Translator):
         if not isinstance(model.encoder, QRNNEncoder) or not isinstance(model.decoder, QRNNDecoder):
             raise UserError(
@@ -170,13 +170,9 @@ def _stream(model: LanguageModel, step: bool) -> Graph:
     return graph
 
 
-def _parts(module: nn.Module) -> list[QRNNLayer]:
-    return list(module.layers)  # type: ignore[arg-type]
-
-
 def _decoder_sizes(decoder: QRNNDecoder) -> tuple[int, int, int]:
     """Layers, H, and columns of a layer's state: cells, and the widest context."""
-    parts = _parts(decoder)
+    parts = layers.stacked(decoder)
     H = parts[0].hidden_size
     return len(parts), H, H + max(part.context_size * part.input_size for part in parts)
 
@@ -189,7 +185,7 @@ def _encoder(model: Translator, encoder: QRNNEncoder, decoder: QRNNDecoder) -> G
     x = layers.without_padding(graph, layers.embedded(graph, model.embedding, source), padding)
     count, H, width = _decoder_sizes(decoder)
     conditioning, state = [], []
-    for n, part in enumerate(_parts(encoder)):
+    for n, part in enumerate(layers.stacked(encoder)):
         values = layers.layer(graph, part, x, None, None, padding)
         x = values.h
         projected = layers.linear(graph, decoder.from_encoder[n], values.h_last)  # type: ignore[arg-type]
@@ -200,7 +196,7 @@ def _encoder(model: Translator, encoder: QRNNEncoder, decoder: QRNNDecoder) -> G
             cells = graph.zeros(graph.size(lengths, 0), graph.ints(width))
         state.append(graph("Unsqueeze", cells, graph.ints(0)))
     memory = layers.without_padding(graph, values.c if encoder.attend_cells else values.h, padding)
-    gates = _parts(decoder)[0].weight.shape[0]
+    gates = layers.stacked(decoder)[0].weight.shape[0]
     graph.output("memory", memory, "float32", ["S", "B", H])
     graph.output("values", layers.linear(graph, decoder.attention.from_memory, memory), "float32", ["S", "B", H])
     graph.output("conditioning", graph("Concat", *conditioning, axis=0), "float32", [count, "B", gates])
@@ -211,7 +207,7 @@ def _encoder(model: Translator, encoder: QRNNEncoder, decoder: QRNNDecoder) -> G
 def _decoder_step(model: Translator, decoder: QRNNDecoder) -> Graph:
     graph = Graph("translator_step")
     count, H, width = _decoder_sizes(decoder)
-    gates = _parts(decoder)[0].weight.shape[0]
+    gates = layers.stacked(decoder)[0].weight.shape[0]
     token = graph.input("token", "int64", ["N"])
     state = graph.input("state", "float32", [count, "N", width])
     memory = graph.input("memory", "float32", ["S", "B", H])
@@ -221,15 +217,11 @@ def _decoder_step(model: Translator, decoder: QRNNDecoder) -> Graph:
 
     x = layers.embedded(graph, model.embedding, token)
     states = []
-    for n, part in enumerate(_parts(decoder)):
-        row = graph.reshape(graph.cut(state, 0, n, n + 1), -1, width)
-        size = part.context_size * part.input_size
+    for n, part in enumerate(layers.stacked(decoder)):
         bias = graph.reshape(graph.cut(conditioning, 0, n, n + 1), -1, gates)
-        out = layers.layer_step(graph, part, x, graph.cut(row, 1, 0, H), graph.cut(row, 1, H, H + size), bias)
+        out = layers.layer_step(graph, part, x, *layers.split_state(graph, part, state, n, width), bias)
         x = out.h
-        after = graph("Concat", out.c, out.context or "", axis=1)
-        after = graph("Pad", after, graph.ints(0, 0, 0, width - H - size)) if width > H + size else after
-        states.append(graph("Unsqueeze", after, graph.ints(0)))
+        states.append(layers.join_state(graph, part, out, width))
     h, attention = _attention(graph, decoder, out.c, memory, values, lengths, H)
     h = h if out.o is None else graph("Mul", out.o, h)
     scores = graph("LogSoftmax", layers.linear(graph, model.softmax, h), axis=-1)

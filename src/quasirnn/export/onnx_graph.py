@@ -51,13 +51,13 @@ class Graph:
         self._nodes.append(self._onnx.helper.make_node(operator, list(inputs), names, **attributes))
         return names
 
-    def input(self, name: str, kind: str, shape: Sequence[Size]) -> str:
-        self._inputs.append(self._value(name, kind, shape))
+    def input(self, name: str, dtype: str, shape: Sequence[Size]) -> str:
+        self._inputs.append(self._value(name, dtype, shape))
         return name
 
-    def output(self, name: str, value: str, kind: str, shape: Sequence[Size]) -> None:
+    def output(self, name: str, value: str, dtype: str, shape: Sequence[Size]) -> None:
         self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
-        self._outputs.append(self._value(name, kind, shape))
+        self._outputs.append(self._value(name, dtype, shape))
 
     def constant(self, value: Any) -> str:
         """A small constant, or the array of a weight; equal ones are stored once."""
@@ -110,9 +110,9 @@ class Graph:
         data: bytes = model.SerializeToString()
         return data
 
-    def _value(self, name: str, kind: str, shape: Sequence[Size]) -> Any:
-        kinds = {"float32": self._onnx.TensorProto.FLOAT, "int64": self._onnx.TensorProto.INT64}
-        return self._onnx.helper.make_tensor_value_info(name, kinds[kind], list(shape))
+    def _value(self, name: str, dtype: str, shape: Sequence[Size]) -> Any:
+        types = {"float32": self._onnx.TensorProto.FLOAT, "int64": self._onnx.TensorProto.INT64}
+        return self._onnx.helper.make_tensor_value_info(name, types[dtype], list(shape))
 
     def _new_name(self, stem: str) -> str:
         self._count += 1

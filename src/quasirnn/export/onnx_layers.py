@@ -32,7 +32,7 @@ class LayerValues(NamedTuple):
 
 
 class Padding(NamedTuple):
-    """Rows of their own lengths."""
+    """The lengths of the rows of a batch."""
 
     lengths: str  # (B,)
     valid: str  # (T, B, 1), true within a row
@@ -127,8 +127,9 @@ def qrnn(
     """
     h_n, c_n = [], []
     outputs: list[str] = []
-    for n, part in enumerate(_layers(rnn)):
-        c0, context = (None, None) if state is None else _split(graph, rnn, part, state, n)
+    width = rnn.hidden_size + rnn.context_width
+    for n, part in enumerate(stacked(rnn)):
+        c0, context = (None, None) if state is None else split_state(graph, part, state, n, width)
         if step:
             assert c0 is not None
             values = layer_step(graph, part, x, c0, context)
@@ -136,7 +137,7 @@ def qrnn(
             values = layer(graph, part, x, c0, context, padding)
         outputs.append(values.h)
         h_n.append(graph("Unsqueeze", values.h_last, graph.ints(0)))
-        c_n.append(graph("Unsqueeze", _joined(graph, rnn, part, values), graph.ints(0)))
+        c_n.append(join_state(graph, part, values, width))
         if (n + 1) % rnn.num_directions == 0:
             h = outputs[0] if len(outputs) == 1 else graph("Concat", *outputs, axis=-1)
             x = graph("Concat", x, h, axis=-1) if rnn.dense else h
@@ -153,34 +154,34 @@ def embedded(graph: Graph, embedding: nn.Embedding, tokens: str) -> str:
     return graph("Gather", graph.weight(embedding.weight), tokens, axis=0)
 
 
-def _layers(rnn: QRNN) -> list[QRNNLayer]:
-    return list(rnn.layers)  # type: ignore[arg-type]
+def stacked(module: nn.Module) -> list[QRNNLayer]:
+    """The layers of a QRNN, an encoder or a decoder."""
+    return list(module.layers)  # type: ignore[arg-type]
 
 
-def _split(graph: Graph, rnn: QRNN, part: QRNNLayer, state: str, n: int) -> tuple[str, str | None]:
-    row = graph.reshape(graph.cut(state, 0, n, n + 1), -1, rnn.hidden_size + rnn.context_width)
-    size = part.context_size * part.input_size
-    if rnn.context_width == 0:
+def split_state(graph: Graph, part: QRNNLayer, state: str, n: int, width: int) -> tuple[str, str | None]:
+    """Cells and context of layer n of a state, (layers, B, width)."""
+    row = graph.reshape(graph.cut(state, 0, n, n + 1), -1, width)
+    H, size = part.hidden_size, part.context_size * part.input_size
+    if width == H:
         return row, None
-    H = rnn.hidden_size
     return graph.cut(row, 1, 0, H), graph.cut(row, 1, H, H + size) if size else None
 
 
-def _joined(graph: Graph, rnn: QRNN, part: QRNNLayer, values: LayerValues) -> str:
-    """Cells, context, and zeros up to the widest layer's context."""
-    if rnn.context_width == 0:
-        return values.c_last
+def join_state(graph: Graph, part: QRNNLayer, values: LayerValues, width: int) -> str:
+    """Cells, context, and zeros up to the widest layer's context, as one layer of a state, (1, B, width)."""
     columns = values.c_last
     if values.context is not None:
         columns = graph("Concat", columns, values.context, axis=1)
-    missing = rnn.context_width - part.context_size * part.input_size
-    return graph("Pad", columns, graph.ints(0, 0, 0, missing)) if missing else columns
+    missing = width - part.hidden_size - part.context_size * part.input_size
+    columns = graph("Pad", columns, graph.ints(0, 0, 0, missing)) if missing else columns
+    return graph("Unsqueeze", columns, graph.ints(0))
 
 
 def _products(graph: Graph, layer: QRNNLayer, window: str) -> list[str]:
     """The pre-activations (N, H) of each gate: windows (N, k * D), in the order of memory, times the weight.
 
-    A product for each gate, with its bias inside: one for all would need an addition and be taken apart, two more
+    A product for each gate, with its bias inside: one for all would need an addition and a split, two more
     passes over memory.
     """
     weight: Tensor = layer.weight.flip(1) if layer.reverse else layer.weight

@@ -55,7 +55,7 @@ def lstm(
 
     Args:
         x: (T, B, D); (B, D) for a step.
-        state: h and c side by side, (L * directions, B, 2 * H); zero if None.
+        state: h and c concatenated, (L * directions, B, 2 * H); zero if None.
     """
     directions = rnn.num_directions if isinstance(rnn, LSTMLayers) else 1
     dense = isinstance(rnn, LSTMLayers) and rnn.dense

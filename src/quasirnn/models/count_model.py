@@ -21,7 +21,7 @@ class _Order:
     keys: np.ndarray  # sorted
     counts: np.ndarray  # of each key
     totals: np.ndarray  # by context: sum of its counts
-    kinds: np.ndarray  # by context: number of its keys
+    followers: np.ndarray  # by context: number of its keys
     discount: float
 
 
@@ -87,7 +87,7 @@ class CountModel:
             place = np.minimum(np.searchsorted(order.keys, keys), len(order.keys) - 1)
             there = known & (order.keys[place] == keys)
             counted = np.where(there, order.counts[place] - order.discount, 0.0)
-            rest = order.discount * order.kinds[at]
+            rest = order.discount * order.followers[at]
             safe = np.maximum(totals, 1.0)
             probability = np.where(totals > 0, (counted + rest * probability) / safe, probability)
             # The next order's context is the sequence that ends here, of the token after it.

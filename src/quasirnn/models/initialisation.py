@@ -99,14 +99,14 @@ def init_unit_variance(weights: Sequence[Tensor], gain: float) -> None:
 
 @torch.no_grad()
 def init_word_labels(model: "SequenceClassifier", texts: Sequence[Tensor], labels: Tensor) -> None:
-    """Word vectors that know at the start how often each word goes with each class: a classifier of few texts.
+    """Initialise word vectors from how often each word occurs in each class, which helps if there are few texts.
 
     With n texts of a class, of which c have the word, and the same of all other classes together,
 
         r(word, class) = log (c + 1) / (n + 2) - log (c_other + 1) / (n_other + 2)
 
-    stands in one place of the vector for each class (of two classes, for the second alone); the other places are
-    random and small, so that it is this that the first steps see. Where the classes do not fit, nothing changes.
+    is one component of the vector per class (with two classes, of the second alone). The other components are random
+    and small, so that the first steps depend on this one most. If the vectors are too short, nothing changes.
 
     Args:
         texts: the training texts, each (T,).

@@ -68,7 +68,7 @@ def token_losses(h: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Te
 
 
 def readout_loss(readout: nn.Module, h: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """`linear_cross_entropy` with the weights of a module; one that is not `nn.Linear`, as an int8 one, is called for
+    """`linear_cross_entropy` with the weights of a module; one that is not `nn.Linear`, such as int8, is called for
     each chunk."""
     if isinstance(readout, nn.Linear):
         return linear_cross_entropy(h, readout.weight, readout.bias, targets, label_smoothing)

@@ -1,4 +1,4 @@
-"""A cache of a text's own recent words beside a language model (Grave, Joulin and Usunier, 2017).
+"""A neural cache: recent words of a text, added to a language model (Grave, Joulin and Usunier, 2017).
 
 Nothing is trained: the probability of a word is mixed with how often it followed similar outputs of the network,
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from quasirnn.models.language_model import LanguageModel
 from quasirnn.models.recurrent import State
 
-# What is tried on validation text.
+# The values that are tried on validation text.
 SHARPNESS = (0.1, 0.2, 0.3, 0.5, 0.8)
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
 
@@ -63,7 +63,7 @@ class CachedLosses:
             scaled = (sharpness * scores).masked_fill(~seen, -torch.inf)
             total = scaled.logsumexp(-1)
             cache = (scaled.masked_fill(~same, -torch.inf).logsumexp(-1) - total).exp()
-            # The first word has nothing before it.
+            # There is no word before the first one.
             cache = torch.where(seen.any(-1), cache, model)
             for column, share in enumerate(self.shares):
                 self._total[row, column] -= ((1 - share) * model + share * cache).log().sum().cpu()

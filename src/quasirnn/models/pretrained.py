@@ -3,8 +3,8 @@
 A file may come from anywhere. Nothing in it is executed, sizes are checked before memory is allocated, and whatever is
 wrong with it is a `ModelFileError`: one line that begins with the file's name.
 
-`model.safetensors` carries the sha256 of its tensors and of the small files beside it, in its own header: so they are
-replaced all at once, and damage to any of them is noticed when the model is loaded.
+`model.safetensors` carries the sha256 of its tensors and of the small files next to it, in its header: the set is
+replaced as a whole, and damage to any of them is noticed when the model is loaded.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 HASHES = "quasirnn"
 # Tens of thousands of tensors; safetensors itself would read 100 MB.
 MAX_HEADER = 8 * 2**20
-# Of a file beside the weights: a vocabulary of two million words.
+# Of a file next to the weights: a vocabulary of two million words.
 MAX_BESIDE = 32 * 2**20
 # The largest number in a configuration, unless there are more weights than this: no size can exceed their number.
 MAX_NUMBER = 2**24
@@ -298,7 +298,7 @@ class Tensors:
                 )
 
     def check_hashes(self) -> None:
-        """ModelFileError unless the tensors, and the files beside this one, are those that were written."""
+        """ModelFileError unless the tensors, and the files next to this one, are those that were written."""
         text = (self._handle.metadata() or {}).get(HASHES)
         if text is None:
             logger.warning(

@@ -1,6 +1,7 @@
 """Translator: encoder, decoder with attention, softmax over the vocabulary (paper, sections 2.1 and 3.3)."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from torch import Tensor, nn
@@ -10,8 +11,8 @@ from quasirnn.models.initialisation import GAINS, init_unit_variance
 from quasirnn.models.linear_cross_entropy import readout_loss
 from quasirnn.models.pretrained import Pretrained
 from quasirnn.models.recurrent import Cell, recurrent, refuse_for_lstm
-from quasirnn.models.translator_decoder import Decoding, Encoded, LSTMDecoder, QRNNDecoder, State
-from quasirnn.models.translator_encoder import LSTMEncoder, QRNNEncoder, encoder_kernel_sizes
+from quasirnn.models.translator_decoder import WIDTH, Decoding, Encoded, LSTMDecoder, QRNNDecoder, State
+from quasirnn.models.translator_encoder import LSTMEncoder, QRNNEncoder, encoder_kernel_sizes, qrnn_layers
 from quasirnn.ops import checks
 from quasirnn.ops.operators import state_type
 from quasirnn.ops.sequences import check_lengths, padding_mask
@@ -106,25 +107,10 @@ class Translator(Pretrained):
         if cell == "qrnn":
             pooling = checks.pooling("Translator", "fo" if pooling is None else pooling)
             zoneout = checks.probability("Translator", "zoneout", 0.0 if zoneout is None else zoneout)
-            widths = encoder_kernel_sizes(kernel_size, num_layers)
-            self.encoder = QRNNEncoder(
-                width,
-                hidden_size,
-                widths,
-                pooling=pooling,
-                zoneout=zoneout,
-                dropout=dropout,
-                attend_cells=attend == "cells",
-            )
-            self.decoder = QRNNDecoder(
-                width,
-                hidden_size,
-                num_layers,
-                pooling=pooling,
-                zoneout=zoneout,
-                dropout=dropout,
-                init_cells=init_decoder,
-            )
+            layers_of = partial(qrnn_layers, width, hidden_size, pooling=pooling, zoneout=zoneout)
+            unmasked = layers_of(encoder_kernel_sizes(kernel_size, num_layers), causal=False, reverse=True)
+            self.encoder = QRNNEncoder(unmasked, dropout=dropout, attend_cells=attend == "cells")
+            self.decoder = QRNNDecoder(layers_of([WIDTH] * num_layers), dropout=dropout, init_cells=init_decoder)
         else:
             refuse_for_lstm(
                 cell,
@@ -139,8 +125,8 @@ class Translator(Pretrained):
             self.decoder = LSTMDecoder(layers, hidden_size, num_layers)
         self.softmax = nn.Linear(hidden_size, vocabulary_size)
         gain = GAINS[pooling or "lstm"]
-        init_unit_variance(self.encoder.input_weights, gain)
-        init_unit_variance(self.decoder.input_weights, gain)
+        for part in (self.encoder, self.decoder):
+            init_unit_variance(part.input_weights, gain)
 
     @property
     def vocabulary_size(self) -> int:

@@ -97,34 +97,20 @@ class QRNNDecoder(nn.Module):
     c are the last layer's cells before the output gate. With pooling "f", which has no output gate, o is 1.
 
     Args:
+        layers: causal ones, from `qrnn_layers`.
+        dropout: between layers.
         init_cells: all layers but the last start from the last cells of the encoder's layer instead of zero.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int,
-        *,
-        pooling: str,
-        zoneout: float,
-        dropout: float,
-        init_cells: bool = False,
-    ) -> None:
+    def __init__(self, layers: nn.ModuleList, *, dropout: float, init_cells: bool = False) -> None:
         super().__init__()
-        self.dropout = dropout
-        self.init_cells = init_cells
-        self.layers = nn.ModuleList(
-            QRNNLayer(
-                hidden_size if number else input_size, hidden_size, kernel_size=WIDTH, pooling=pooling, zoneout=zoneout
-            )
-            for number in range(num_layers)
-        )
-        num_gates = len(pooling) + 1
-        self.from_encoder = nn.ModuleList(
-            nn.Linear(hidden_size, num_gates * hidden_size, bias=False) for _ in range(num_layers)
-        )
-        self.attention = Attention(hidden_size)
+        self.dropout, self.init_cells = dropout, init_cells
+        self.layers = layers
+        first = layers[0]
+        assert isinstance(first, QRNNLayer)
+        H, gates = first.hidden_size, len(first.weight)  # gates: num_gates * H
+        self.from_encoder = nn.ModuleList(nn.Linear(H, gates, bias=False) for _ in layers)
+        self.attention = Attention(H)
 
     @property
     def input_weights(self) -> list[Tensor]:

@@ -1,7 +1,7 @@
 """Encoders of a translator: recurrent layers that read each source from its end (paper, section 3.3)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,14 @@ from quasirnn.models.recurrent import recurrent, reverse_rows
 from quasirnn.nn import QRNNLayer
 from quasirnn.ops import checks
 from quasirnn.ops.autograd import dropout
+
+
+def qrnn_layers(input_size: int, hidden_size: int, kernel_sizes: Sequence[int], **options: Any) -> nn.ModuleList:
+    """A stack of QRNN layers, one per kernel size; the options are those of `QRNNLayer`."""
+    return nn.ModuleList(
+        QRNNLayer(hidden_size if number else input_size, hidden_size, kernel_size=k, **options)
+        for number, k in enumerate(kernel_sizes)
+    )
 
 
 class EncoderOutput(NamedTuple):
@@ -25,41 +33,17 @@ class QRNNEncoder(nn.Module):
     """QRNN layers with unmasked convolutions; each row is read from its own end.
 
     Args:
-        input_size, hidden_size: D and H.
-        kernel_sizes: one per layer.
-        pooling, zoneout: as in `QRNNLayer`.
+        layers: from `qrnn_layers`, with causal=False and reverse=True.
         dropout: between layers.
         attend_cells: the memory is the last layer's cells instead of its outputs.
 
     Inputs: tokens (S, B); lengths (B,).
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        kernel_sizes: Sequence[int],
-        *,
-        pooling: str,
-        zoneout: float,
-        dropout: float,
-        attend_cells: bool = False,
-    ) -> None:
+    def __init__(self, layers: nn.ModuleList, *, dropout: float, attend_cells: bool = False) -> None:
         super().__init__()
-        self.dropout = dropout
-        self.attend_cells = attend_cells
-        self.layers = nn.ModuleList(
-            QRNNLayer(
-                hidden_size if number else input_size,
-                hidden_size,
-                kernel_size=k,
-                pooling=pooling,
-                zoneout=zoneout,
-                causal=False,
-                reverse=True,
-            )
-            for number, k in enumerate(kernel_sizes)
-        )
+        self.dropout, self.attend_cells = dropout, attend_cells
+        self.layers = layers
 
     @property
     def input_weights(self) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""What all plots share: matplotlib if it is installed, the kinds of file, the style, labels."""
+"""What all plots share: matplotlib if it is installed, the file formats, the style, labels."""
 
 import importlib.util
 import unicodedata
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-KINDS = (".png", ".svg")
+FORMATS = (".png", ".svg")
 DPI = 160
 GREY = "#555555"
 
@@ -42,10 +42,10 @@ def require(path: Path) -> None:
 
     Raises:
         MissingPackageError: matplotlib is not installed.
-        UserError: not a kind of file that can be written, or there is no such folder.
+        UserError: not a format that can be written, or there is no such folder.
     """
-    if path.suffix.lower() not in KINDS:
-        raise UserError(f"{path}: plots are written as {' or '.join(KINDS)}")
+    if path.suffix.lower() not in FORMATS:
+        raise UserError(f"{path}: plots are written as {' or '.join(FORMATS)}")
     if not path.parent.is_dir():
         raise UserError(f"{path}: the folder {path.parent} does not exist")
     if importlib.util.find_spec("matplotlib") is None:

@@ -37,6 +37,9 @@ OneText = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The text.
 OneTextFile = Annotated[Path | None, typer.Option(help="Read the text from a file (all lines).")]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="A .png or .svg file. [default: a .png in RUN]")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+DataFolders = Annotated[
+    list[str] | None, typer.Option(metavar="DIR", help="Folder with the data. [default: the one used for training]")
+]
 Split = Annotated[str, typer.Option(help="train, valid, test, or the name of a file without its suffix.")]
 Precision = Annotated[
     str | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,10 +159,6 @@ def _training(run: Run) -> Training[Any]:
     return run.read_training(task_of(run).settings)
 
 
-def _nothing() -> np.ndarray:
-    return np.empty(0)
-
-
 @dataclass(frozen=True)
 class Curve:
     """One run. Epochs need not be whole; values that are not finite are left out.
@@ -171,10 +168,10 @@ class Curve:
     """
 
     name: str
-    valid_epochs: np.ndarray = field(default_factory=_nothing)
-    valid: np.ndarray = field(default_factory=_nothing)
-    train_epochs: np.ndarray = field(default_factory=_nothing)
-    train: np.ndarray = field(default_factory=_nothing)
+    valid_epochs: np.ndarray = field(default_factory=partial(np.empty, 0))
+    valid: np.ndarray = field(default_factory=partial(np.empty, 0))
+    train_epochs: np.ndarray = field(default_factory=partial(np.empty, 0))
+    train: np.ndarray = field(default_factory=partial(np.empty, 0))
     group: str = ""
 
     def finite(self, *, positive: bool = False) -> Curve:

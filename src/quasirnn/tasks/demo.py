@@ -20,7 +20,7 @@ import shutil
 import signal
 import statistics
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,14 +47,6 @@ LEAST_STEPS = 0.5
 
 class Interrupted(Exception):
     """The user wants no more."""
-
-
-@dataclass(frozen=True)
-class Minutes:
-    """What a task takes on two cores with nothing else on them, with all steps of its preset."""
-
-    training: float  # of one cell
-    rest: float  # the corpus, baselines, tests, examples, pictures
 
 
 @dataclass(frozen=True)
@@ -86,8 +78,10 @@ class Demo:
     Args:
         quality: what its figure is called: "% right".
         explained: what that is: "unseen reviews given their label".
-        minutes: that it takes.
-        test: the figure of a pipeline on held-out text.
+        minutes: on two idle cores: of training one cell with all steps of its preset, and of the rest, that is the
+            corpus, baselines, tests, examples and pictures.
+        figure: which figure of `Pipeline.evaluate` on the test split it is; the task's `best_by` if not given.
+        evaluation: options of that evaluation.
         show: an example, made with a pipeline; pictures go to the folder. Called with (pipeline, folder, seed, screen).
         use: the same with the installed model of the task, on text that people write: (pipeline, folder, seed).
         baselines: rows of models that are no networks.
@@ -96,12 +90,13 @@ class Demo:
 
     quality: str
     explained: str
-    minutes: Minutes
-    test: Callable[[Any, Tick], float]
+    minutes: tuple[float, float]
     show: Callable[[Any, Path, int, Screen], Shown]
     use: Callable[[Any, Path, int], Shown] | None = None
     baselines: Callable[[Tick], list[Row]] | None = None
     commands: Sequence[str] = ()
+    figure: str | None = None
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,7 +176,7 @@ def run_part(task: Task[Any], folder: Path, plan: Plan, screen: Screen) -> Part:
         with screen.progress("timing both cells") as tick:
             speeds = plan.time_cells(task, keys(most), min(PAIRS, most), tick)
         # A machine that is slower than the one the minutes were measured on makes fewer steps, not a longer demo.
-        most = steps["qrnn"] = steps_that_fit(most, 60 * plan.share * demo.minutes.training, speeds.seconds)
+        most = steps["qrnn"] = steps_that_fit(most, 60 * plan.share * demo.minutes[0], speeds.seconds)
         steps["lstm"] = steps_in_equal_time(most, speeds.ratio)
     rows, runs, pipelines = [], [], []
     for cell in plan.cells:
@@ -189,13 +184,13 @@ def run_part(task: Task[Any], folder: Path, plan: Plan, screen: Screen) -> Part:
         trained = _train(task, request, screen)
         with screen.progress(f"testing {trained.run.path.name}") as tick:
             pipelines.append(load(trained.run.path))
-            quality = demo.test(pipelines[-1], tick)
+            evaluation = pipelines[-1].evaluate("test", tick=tick, **demo.evaluation)
         runs.append(trained.run)
         rows.append(
             Row(
                 name=NAMES[cell],
                 parameters=trained.parameters,
-                quality=quality,
+                quality=getattr(evaluation, demo.figure or task.best_by),
                 steps=trained.outcome.step,
                 speed=recorded_speed(trained) if speeds is None else speeds.items[cell],
                 ratio=None if speeds is None else speeds.ratio if cell == "qrnn" else 1.0,

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from quasirnn.errors import UserError
 from quasirnn.tasks.run_folder import Run
 
 if TYPE_CHECKING:
-    from quasirnn.tasks.task import Prepared
+    from quasirnn.tasks.task import Dataset, Prepared
 
 RESAMPLES, SEED = 1_000, 1
 # Resamples at a time: what bounds the memory.
@@ -37,6 +37,14 @@ class Evaluation:
     notes: tuple[str, ...]
 
     derived: ClassVar[tuple[str, ...]] = ()  # properties that belong to the figures
+
+    @classmethod
+    def of(cls, dataset: Dataset, split: str, **figures: Any) -> Self:
+        """From figures by name; counts of the split (`Task.encode`) fill in the fields of the same name."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        counts = {name: count for name, count in dataset.summaries[split].items() if name in names}
+        heading = {"corpus": dataset.corpus.name, "split": split, "notes": tuple(dataset.notes)}
+        return cls(**{**counts, **heading, **figures})
 
     def lines(self) -> list[str]:
         """The figures for people."""

@@ -27,32 +27,36 @@ from quasirnn.models.initialisation import init_uniform, init_unigram, init_unit
 from quasirnn.models.neural_cache import CachedLosses, best_of, read
 from quasirnn.schema import Text
 from quasirnn.tasks import language_model_commands
-from quasirnn.tasks.demo import Demo, Minutes, Screen, Shown
+from quasirnn.tasks.demo import Demo, Screen, Shown
 from quasirnn.tasks.evaluation import Baselines, Evaluation, Rows
 from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.pipeline import Emit, Endpoint, InvalidField, Pipeline, Request, Response, Step
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, setting, size_setting
-from quasirnn.tasks.task import Dataset, Task, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, silent
 from quasirnn.training.plan import Carried, Tick
 from quasirnn.training.processes import World
 
 BUILT_IN = "python-topics"
-# Validation while training reads this many streams side by side, each warmed with so many tokens before its part:
+# Validation during training reads this many streams in parallel, each with so many tokens of context before its part:
 # an LSTM would take minutes for one stream. `evaluate` reads the text as one stream.
 VALIDATION_STREAMS, VALIDATION_CONTEXT = 16, 256
-# Count models that a language model is compared with.
+# Baselines: n-gram models by order.
 ORDERS = {1: "counts of single tokens", 5: "5-gram counts (Kneser-Ney)"}
-# Tokens that are read at once in an evaluation; the window is as long as that allows.
+# Tokens per batch in an evaluation; the length of the window follows from it.
 EVALUATION_TOKENS = 4096
-# The same with a neural cache, which compares each of them with all that it remembers.
+# Window of an evaluation with a neural cache, which compares each token with all that it remembers.
 CACHE_WINDOW = 256
-# Tokens that count as one row where two models are compared.
+# Tokens that count as one row when two models are compared.
 BLOCK = 100
+# KEYs that are arguments of the model, besides those of its recurrent layers.
+MODEL_KEYS = {
+    *("embedding_size", "input_dropout", "output_dropout", "gate_bias", "tied", "locked_dropout", "word_dropout"),
+}
 
 
 class LanguageModelSettings(TaskSettings):
-    """What a language model is trained with, besides what every task has."""
+    """Settings of a language model, in addition to those of every task."""
 
     aliases: ClassVar[Mapping[str, str]] = {"gates_start": "gate_init", "unigram_start": "unigram_init"}
     value_aliases: ClassVar[Mapping[str, Mapping[Any, Any]]] = {"gate_init": {"usual": "default"}}
@@ -164,7 +168,7 @@ PAPER = Preset(
     },
 )
 
-# Ours throughout: tied word vectors, AdamW, dropout on all sides, many small steps, bfloat16 where that is faster.
+# All values are ours: tied word vectors, AdamW, dropout everywhere, many small steps, bfloat16 where it is faster.
 FAST = Preset(
     "fast",
     LanguageModelSettings.of(
@@ -173,11 +177,11 @@ FAST = Preset(
         "warm_up=0.06 clip=1",
         "epochs=5 precision=auto checkpoint_every=500",
     ),
-    # An LSTM whose gates see next to nothing at first does not begin to learn.
+    # An LSTM whose gates have very small inputs at first does not begin to learn.
     by_cell={"lstm": {"gate_init": "unit"}},
 )
 
-# Text of fewer characters than this, in which nothing was replaced by <unk>, is read by characters.
+# A text of fewer characters than this, without <unk>, is modelled by characters.
 CHARACTERS = 5_000_000
 
 RULES = {
@@ -200,7 +204,7 @@ RULES = {
     ),
 }
 
-# A modern recipe at the paper's size, put together from published ones; no run of it is finished yet.
+# A modern recipe at the paper's size, combined from published ones; no run of it is finished yet.
 BEST = Preset(
     "best",
     LanguageModelSettings.of(
@@ -246,12 +250,12 @@ def losses_of(model: LanguageModel, windows: EvaluationStreams, tick: Tick) -> I
 
 
 def perplexity(nats: float) -> float:
-    """exp of the loss per token; infinite where that is too large for a number."""
+    """exp of the loss per token; infinite if that overflows."""
     return math.exp(nats) if nats < 700 else math.inf
 
 
 def as_written(text: str, vocabulary: Vocabulary) -> str:
-    """Text that someone typed, as the training text would have it: WikiText separates words and marks."""
+    """A typed text in the form of the training text: WikiText separates words and punctuation."""
     return wikitext.separate(text, vocabulary.__contains__) if wikitext.MARKER in vocabulary else text
 
 
@@ -261,143 +265,18 @@ def unknown_tokens(text: str, vocabulary: Vocabulary) -> list[str]:
 
 
 def start_of_line(vocabulary: Vocabulary) -> Tensor:
-    """What stands before a text that begins: the end of the line before it, (1,)."""
+    """The context of a text at its start: the end of the line before it, (1,)."""
     end = vocabulary.special("end")
-    # A character vocabulary has the newline itself, unless its text was one line.
+    # A character vocabulary has the newline itself, unless the training text was a single line.
     return vocabulary.encode("\n") if end is None else torch.tensor([end])
-
-
-class LanguageModelTask(Task[LanguageModelSettings]):
-    name = language_model_commands.NAME
-    settings = LanguageModelSettings
-    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST, BEST)}
-    model = LanguageModel
-    unit = "tokens"
-    best_by = "perplexity"
-    compared = ("perplexity",)
-    units: ClassVar = {"perplexity": "per token", "loss": "nats per token", "bits": "per token"}
-    loss_is_log_perplexity = True
-    paper_corpus = "ptb"
-    training_splits = SPLITS
-    evaluation_options = ("cache",)
-    next_commands = ("evaluate {run}", "generate {run}")
-
-    def columns(self, settings: LanguageModelSettings) -> Columns:
-        return Columns(names=("text",), running=True, unit="text")
-
-    def rule(self, settings: LanguageModelSettings, preset: str) -> Rule | None:
-        return RULES[settings.level] if preset == "fast" else None
-
-    def choices(self, settings: LanguageModelSettings, train: Part, given: Collection[str]) -> dict[str, Any]:
-        if "level" in given or len(train.text) >= CHARACTERS or UNKNOWN_WORD in train.text:
-            return {}
-        # The rule's own, or what is given would not fit together: word vectors that are tied have another size.
-        return {"level": "character", **({} if "tied" in given else {"tied": False})}
-
-    def amount(self, settings: LanguageModelSettings, train: Part) -> Amount:
-        tokens = max(1, len(train.text) if settings.level == "character" else len(train.text.split()))
-        length = RULES[settings.level].fixed.get("length", settings.length)
-        return Amount(tokens, tokens / length, f"{settings.level}s")
-
-    def built_in(self, settings: LanguageModelSettings, splits: Sequence[str]) -> Corpus:
-        text = topics.load()
-        return built_in(BUILT_IN, lambda split: {"text": [getattr(text, split)]}, splits)
-
-    def baselines(self, settings: LanguageModelSettings, data: Dataset) -> Baselines:
-        train, valid = (data.parts[split].numpy() for split in ("train", "valid"))
-        bits = {order: CountModel(train, len(data.vocabulary), order).bits_per_token(valid) for order in ORDERS}
-        of_characters = settings.level == "character"
-        return Baselines(
-            "bits" if of_characters else "perplexity",
-            {name: bits[order] if of_characters else 2 ** bits[order] for order, name in ORDERS.items()},
-            unit=" per character" if of_characters else "",
-            advice="Counts are hard to beat on small texts. More text helps most, then more epochs (epochs=NUMBER).",
-        )
-
-    def facts(self, settings: LanguageModelSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
-        if settings.level == "word":
-            for split, part in corpus.parts.items():
-                if written := END_OF_LINE in part.text and part.text.split().count(END_OF_LINE):
-                    corpus.notes.append(
-                        f"{split}: {END_OF_LINE} occurs {written:,} times in the text; it is read as a line end"
-                    )
-        return {"level": settings.level, "published": corpus.published}
-
-    def make_vocabulary(self, settings: LanguageModelSettings, train: Part, notes: list[str]) -> Vocabulary:
-        text, level = self._text(settings, train), settings.level
-        return Vocabulary.build([text], level, RUNNING_TEXT_SPECIALS[level], notes, **settings.vocabulary)
-
-    def encode(
-        self, settings: LanguageModelSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
-    ) -> tuple[Tensor, dict[str, Any]]:
-        text = self._text(settings, part)
-        ids = vocabulary.encode(text)
-        counts = count_tokens(text, settings.level, vocabulary.lowercase)
-        unknown = vocabulary.special("unknown")
-        summary = {
-            "lines": line_count(text),
-            "tokens": len(ids),
-            "distinct": len(counts.keys() - ({END_OF_LINE} if settings.level == "word" else set())),
-            "unknown": 0 if unknown is None else int((ids == unknown).sum()),
-            "outside": sum(count for token, count in counts.items() if token not in vocabulary),
-        }
-        return ids, summary
-
-    def _text(self, settings: LanguageModelSettings, part: Part) -> str:
-        # Of words, the end of a line is one.
-        return finish_line(part.text) if settings.level == "word" else part.text
-
-    def build(self, settings: LanguageModelSettings, data: Dataset) -> LanguageModel:
-        if len(data.parts["valid"]) < 2:
-            raise RunError("the validation text is too short; at least 2 tokens are needed.")
-        torch.manual_seed(settings.seed)
-        model = LanguageModel(
-            len(data.vocabulary),
-            **settings.layers,
-            embedding_size=settings.embedding_size,
-            input_dropout=settings.input_dropout,
-            output_dropout=settings.output_dropout,
-            gate_bias=settings.gate_bias,
-            tied=settings.tied,
-            locked_dropout=settings.locked_dropout,
-            word_dropout=settings.word_dropout,
-            document_start=int(start_of_line(data.vocabulary)) if settings.documents else None,
-        )
-        model.reset_parameters(settings.word_scale)
-        if settings.gate_init == "unit":
-            init_unit_gates(model, settings.word_scale)
-        elif settings.gate_init == "small":
-            init_uniform(model)
-        if settings.unigram_init:
-            init_unigram(model, torch.bincount(data.parts["train"], minlength=len(data.vocabulary)))
-        return model
-
-    def batches(self, settings: LanguageModelSettings, part: Tensor, model: Any, world: World) -> Streams:
-        return Streams(part, settings.batch_size, settings.length, rank=world.rank, world_size=world.size)
-
-    def loss(
-        self, settings: LanguageModelSettings, model: nn.Module, batch: Batch, carried: Carried
-    ) -> tuple[Tensor, int, Carried]:
-        total, state = model(batch["tokens"], carried, batch["targets"], (settings.ar, settings.tar))
-        # The next window continues from here, but its gradient stops here.
-        return total, batch["targets"].numel(), tuple(part.detach() for part in state)
-
-    def loss_scale(self, settings: LanguageModelSettings) -> float:
-        return settings.loss_scale
-
-    def validate(
-        self, settings: LanguageModelSettings, model: Any, part: Tensor, vocabulary: Vocabulary, tick: Tick
-    ) -> dict[str, float]:
-        nats = loss_per_token(model, part, tick, streams=VALIDATION_STREAMS, context=VALIDATION_CONTEXT)
-        return {"loss": nats, "perplexity": perplexity(nats), "bits": nats / math.log(2)}
 
 
 @dataclass(frozen=True)
 class Score:
-    """How well a text was predicted."""
+    """How well a model predicts a text."""
 
     tokens: int
-    unknown: int  # tokens that the vocabulary does not have, scored as its unknown one
+    unknown: int  # tokens that are not in the vocabulary, scored as the unknown token
     bits: float  # of the whole text
 
     @property
@@ -411,7 +290,7 @@ class Score:
 
 @dataclass(frozen=True)
 class LanguageModelEvaluation(Evaluation):
-    tokens: int  # that were predicted: all but the first
+    tokens: int  # predicted ones: all but the first
     unknown: int
     loss: float  # nats per token
     cache: dict[str, float] | None = None  # of the neural cache: window, sharpness, share
@@ -449,7 +328,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
     lm.score("the company said it expects a profit").perplexity
     """
 
-    kinds = ("word", "character")
+    vocabulary_kinds = ("word", "character")
     model: LanguageModel
 
     def generate(self, prompt: str = "", length: int = 100, **how: Any) -> str:
@@ -464,7 +343,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         if length is not None and length < 0:
             raise ValueError(f"generate: length must be 0 or more, got {length}.")
         unknown = self.vocabulary.special("unknown")
-        # A word that stands for all that are not known is nothing to write.
+        # The unknown token stands for many words and is none itself.
         sampler = Sampler(**how, never=() if unknown is None else (unknown,))
         text = as_written(prompt, self.vocabulary)
         ids = torch.cat([start_of_line(self.vocabulary), self.vocabulary.encode(text)]).to(self.device)
@@ -481,10 +360,8 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         ids = self.vocabulary.encode(as_written(text, self.vocabulary))
         if len(ids) == 0:
             raise DataError("score: the text is empty.")
-        unknown = self.vocabulary.special("unknown")
         nats = loss_per_token(self.model, torch.cat([start_of_line(self.vocabulary), ids])) * len(ids)
-        count = 0 if unknown is None else int((ids == unknown).sum())
-        return Score(tokens=len(ids), unknown=count, bits=nats / math.log(2))
+        return Score(tokens=len(ids), unknown=count_unknown(self.vocabulary, [ids]), bits=nats / math.log(2))
 
     def evaluate(
         self, split: str = "test", data: list[str] | None = None, tick: Tick = silent, *, cache: int | None = None
@@ -494,15 +371,13 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         Args:
             split: train, valid, test, or the stem of a file.
             data: folders; those of the training if not given.
-            cache: tokens that a neural cache remembers (`models.neural_cache`); how sharp it is and its share are
-                chosen on the training's validation text.
+            cache: tokens that a neural cache remembers (`models.neural_cache`); its sharpness and share are tuned on
+                the validation text of the training.
 
         Raises:
-            DataError: there is no such split, or too little in it; a TextError if its text is at fault.
+            DataError: there is no such split, or it is too short; a TextError if its text is invalid.
         """
         name, ids, dataset = self._dataset(split, data)
-        if len(ids) < 2:
-            raise DataError(f"{name}: the text is too short; at least 2 tokens are needed.")
         chosen = None
         if cache is None:
             loss = loss_per_token(self.model, ids, tick)
@@ -512,30 +387,16 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
             chosen = {"window": cache, "sharpness": sharpness, "share": share}
             losses = self._cached(ids, CachedLosses(self.model, cache, [sharpness], [share]), tick)
             loss = losses.mean.item()
-        unknown = dataset.summaries[name]["unknown"]
-        return LanguageModelEvaluation(
-            dataset.corpus.name, name, tuple(dataset.notes), len(ids) - 1, unknown, loss, chosen
-        )
+        return LanguageModelEvaluation.of(dataset, name, tokens=len(ids) - 1, loss=loss, cache=chosen)
 
     def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
         if options:
             raise UserError("--cache and --against: give one of them.")
         name, ids, dataset = self._dataset(split, data)
-        if len(ids) < 2:
-            raise DataError(f"{name}: the text is too short; at least 2 tokens are needed.")
-        losses = torch.cat(
-            [each[:, 0] for each in losses_of(self.model, EvaluationStreams(ids, EVALUATION_TOKENS), tick)]
-        )
-        nats = losses.double().cpu().numpy()
-        evaluation = LanguageModelEvaluation(
-            dataset.corpus.name,
-            name,
-            tuple(dataset.notes),
-            len(nats),
-            dataset.summaries[name]["unknown"],
-            float(nats.mean()),
-        )
-        # Neighbouring tokens are not independent of each other: a row is a block of them.
+        windows = EvaluationStreams(ids, EVALUATION_TOKENS)
+        nats = torch.cat([each[:, 0] for each in losses_of(self.model, windows, tick)]).double().cpu().numpy()
+        evaluation = LanguageModelEvaluation.of(dataset, name, tokens=len(nats), loss=float(nats.mean()))
+        # Neighbouring tokens are not independent, so a row is a block of them.
         starts = np.arange(0, len(nats), BLOCK)
         sums, counts = np.add.reduceat(nats, starts), np.diff(np.append(starts, len(nats)))
         rows = Rows(
@@ -555,6 +416,12 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
                 "compared."
             )
 
+    def _dataset(self, split: str, data: list[str] | None) -> tuple[str, Tensor, Dataset]:
+        name, ids, dataset = super()._dataset(split, data)
+        if len(ids) < 2:
+            raise DataError(f"{name}: the text is too short; at least 2 tokens are needed.")
+        return name, ids, dataset
+
     def _cached(self, ids: Tensor, losses: CachedLosses, tick: Tick) -> CachedLosses:
         windows = EvaluationStreams(ids, CACHE_WINDOW)
         return read(losses, windows, lambda done: tick(done, len(windows)))
@@ -566,7 +433,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         return {"level": level, "examples": self._examples(BUILT_IN_EXAMPLES if built_in_corpus else EXAMPLES[level])}
 
     def _examples(self, prompts: Sequence[str]) -> list[str]:
-        """Those that the vocabulary has all of; the last one is empty, and always there."""
+        """Those without unknown tokens; the last one is empty and always included."""
         *some, empty = prompts
         known = [prompt for prompt in some if not unknown_tokens(prompt, self.vocabulary)]
         return [*known[: MOST_EXAMPLES - 1], empty]
@@ -618,7 +485,7 @@ def check_generate(pipeline: LanguageModelPipeline, request: GenerateRequest) ->
 def answer_generate(
     pipeline: LanguageModelPipeline, request: GenerateRequest, step: Step, emit: Emit
 ) -> dict[str, Any]:
-    """Text token by token; the result is what `end` tells."""
+    """Text token by token; the result is the event `end`."""
     began = time.monotonic()
     how = {name: getattr(request, name) for name in ("temperature", "top_k", "top_p", "seed")}
     for piece in pipeline.stream(request.prompt, request.length, **how):
@@ -654,7 +521,7 @@ ENDPOINTS = (
 )
 
 BUILT_IN_EXAMPLES = ("The for statement", "A function is", "")
-# The first ones of which a model knows every token: running text is written with capitals, the Penn Treebank without.
+# The first ones without unknown tokens are shown: the Penn Treebank has no capitals, other texts do.
 EXAMPLES = {
     "word": (
         "The city is located in the",
@@ -680,17 +547,133 @@ def use(pipeline: LanguageModelPipeline, folder: Path, seed: int) -> Shown:
     return Shown(f'"{prompt}", continued:', text)
 
 
-LanguageModelTask.pipeline = LanguageModelPipeline
-LanguageModelTask.commands = language_model_commands.COMMANDS
-LanguageModelTask.endpoints = ENDPOINTS
-LanguageModelTask.demo = Demo(
-    quality="bits/char",
-    explained="bits per character of unseen pages, lower is better",
-    minutes=Minutes(training=0.5, rest=0.15),
-    test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).bits_per_token,
-    show=show_demo,
-    use=use,
-    commands=("generate {folder}/language-model-qrnn --prompt 'The '",),
-)
+class LanguageModelTask(Task[LanguageModelSettings]):
+    name = language_model_commands.NAME
+    settings = LanguageModelSettings
+    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST, BEST)}
+    model = LanguageModel
+    pipeline = LanguageModelPipeline
+    unit = "tokens"
+    best_by = "perplexity"
+    compared = ("perplexity",)
+    units: ClassVar = {"perplexity": "per token", "loss": "nats per token", "bits": "per token"}
+    loss_is_log_perplexity = True
+    paper_corpus = "ptb"
+    training_splits = SPLITS
+    evaluation_options = ("cache",)
+    commands, endpoints = language_model_commands.COMMANDS, ENDPOINTS
+    next_commands = ("evaluate {run}", "generate {run}")
+    demo = Demo(
+        quality="bits/char",
+        explained="bits per character of unseen pages, lower is better",
+        minutes=(0.5, 0.15),
+        figure="bits_per_token",
+        show=show_demo,
+        use=use,
+        commands=("generate {folder}/language-model-qrnn --prompt 'The '",),
+    )
+
+    def columns(self, settings: LanguageModelSettings) -> Columns:
+        return Columns(names=("text",), running=True, unit="text")
+
+    def rule(self, settings: LanguageModelSettings, preset: str) -> Rule | None:
+        return RULES[settings.level] if preset == "fast" else None
+
+    def choices(self, settings: LanguageModelSettings, train: Part, given: Collection[str]) -> dict[str, Any]:
+        if "level" in given or len(train.text) >= CHARACTERS or UNKNOWN_WORD in train.text:
+            return {}
+        # Tied word vectors would need another size than the rule's, so untie them unless the user asks for it.
+        return {"level": "character", **({} if "tied" in given else {"tied": False})}
+
+    def amount(self, settings: LanguageModelSettings, train: Part) -> Amount:
+        tokens = max(1, len(train.text) if settings.level == "character" else len(train.text.split()))
+        length = RULES[settings.level].fixed.get("length", settings.length)
+        return Amount(tokens, tokens / length, f"{settings.level}s")
+
+    def built_in(self, settings: LanguageModelSettings, splits: Sequence[str]) -> Corpus:
+        text = topics.load()
+        return built_in(BUILT_IN, lambda split: {"text": [getattr(text, split)]}, splits)
+
+    def baselines(self, settings: LanguageModelSettings, data: Dataset) -> Baselines:
+        train, valid = (data.parts[split].numpy() for split in ("train", "valid"))
+        bits = {order: CountModel(train, len(data.vocabulary), order).bits_per_token(valid) for order in ORDERS}
+        of_characters = settings.level == "character"
+        return Baselines(
+            "bits" if of_characters else "perplexity",
+            {name: bits[order] if of_characters else 2 ** bits[order] for order, name in ORDERS.items()},
+            unit=" per character" if of_characters else "",
+            advice="Counts are hard to beat on small texts. More text helps most, then more epochs (epochs=NUMBER).",
+        )
+
+    def facts(self, settings: LanguageModelSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
+        if settings.level == "word":
+            for split, part in corpus.parts.items():
+                if written := END_OF_LINE in part.text and part.text.split().count(END_OF_LINE):
+                    corpus.notes.append(
+                        f"{split}: {END_OF_LINE} occurs {written:,} times in the text; it is read as a line end"
+                    )
+        return {"level": settings.level, "published": corpus.published}
+
+    def make_vocabulary(self, settings: LanguageModelSettings, train: Part, notes: list[str]) -> Vocabulary:
+        text, level = self._text(settings, train), settings.level
+        return Vocabulary.build([text], level, RUNNING_TEXT_SPECIALS[level], notes, **settings.vocabulary)
+
+    def encode(
+        self, settings: LanguageModelSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
+    ) -> tuple[Tensor, dict[str, Any]]:
+        text = self._text(settings, part)
+        ids = vocabulary.encode(text)
+        counts = count_tokens(text, settings.level, vocabulary.lowercase)
+        summary = {
+            "lines": line_count(text),
+            "tokens": len(ids),
+            "distinct": len(counts.keys() - ({END_OF_LINE} if settings.level == "word" else set())),
+            "unknown": count_unknown(vocabulary, [ids]),
+            "outside": sum(count for token, count in counts.items() if token not in vocabulary),
+        }
+        return ids, summary
+
+    def _text(self, settings: LanguageModelSettings, part: Part) -> str:
+        # At word level, the end of a line is a token.
+        return finish_line(part.text) if settings.level == "word" else part.text
+
+    def build(self, settings: LanguageModelSettings, data: Dataset) -> LanguageModel:
+        if len(data.parts["valid"]) < 2:
+            raise RunError("the validation text is too short; at least 2 tokens are needed.")
+        torch.manual_seed(settings.seed)
+        model = LanguageModel(
+            len(data.vocabulary),
+            **settings.layers,
+            **settings.model_dump(include=MODEL_KEYS),
+            document_start=int(start_of_line(data.vocabulary)) if settings.documents else None,
+        )
+        model.reset_parameters(settings.word_scale)
+        if settings.gate_init == "unit":
+            init_unit_gates(model, settings.word_scale)
+        elif settings.gate_init == "small":
+            init_uniform(model)
+        if settings.unigram_init:
+            init_unigram(model, torch.bincount(data.parts["train"], minlength=len(data.vocabulary)))
+        return model
+
+    def batches(self, settings: LanguageModelSettings, part: Tensor, model: Any, world: World) -> Streams:
+        return Streams(part, settings.batch_size, settings.length, rank=world.rank, world_size=world.size)
+
+    def loss(
+        self, settings: LanguageModelSettings, model: nn.Module, batch: Batch, carried: Carried
+    ) -> tuple[Tensor, int, Carried]:
+        total, state = model(batch["tokens"], carried, batch["targets"], (settings.ar, settings.tar))
+        # The next window continues from here, but its gradient stops here.
+        return total, batch["targets"].numel(), tuple(part.detach() for part in state)
+
+    def loss_scale(self, settings: LanguageModelSettings) -> float:
+        return settings.loss_scale
+
+    def validate(
+        self, settings: LanguageModelSettings, model: Any, part: Tensor, vocabulary: Vocabulary, tick: Tick
+    ) -> dict[str, float]:
+        nats = loss_per_token(model, part, tick, streams=VALIDATION_STREAMS, context=VALIDATION_CONTEXT)
+        return {"loss": nats, "perplexity": perplexity(nats), "bits": nats / math.log(2)}
+
 
 TASK = LanguageModelTask()

@@ -23,7 +23,7 @@ from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import RunError, UserError, shown
 from quasirnn.models.pretrained import count_parameters
 from quasirnn.nn import QRNN, QRNNLayer, quantize
-from quasirnn.schema import Schema, Text, alternatives
+from quasirnn.schema import InvalidValue, Schema, Text, alternatives, as_type
 from quasirnn.tasks import run_folder
 from quasirnn.tasks.evaluation import Evaluation, Rows, compare
 from quasirnn.tasks.run_folder import REMEDY, Run, Training, environment, open_run
@@ -56,8 +56,8 @@ class Pipeline(Generic[S]):
         device: where the model works.
     """
 
-    kinds: ClassVar[tuple[str, ...]]  # of vocabularies: "word", "character"
-    roles: ClassVar[tuple[str, ...]] = ()  # special tokens that the vocabulary must have
+    vocabulary_kinds: ClassVar[tuple[str, ...]]  # "word", "character"
+    special_tokens: ClassVar[tuple[str, ...]] = ()  # roles that the vocabulary must have
 
     def __init__(self, task: Task[S], run: Run, device: str | torch.device = "cpu") -> None:
         self.definition, self.run = task, run
@@ -169,11 +169,26 @@ class Pipeline(Generic[S]):
         ((name, part),) = dataset.parts.items()
         return name, part, dataset
 
+    def _read_names(self, fact: str, expected: int) -> tuple[str, ...]:
+        """The names of the model's outputs, which the task's `facts` left in training.json: {"classes": [...]}."""
+        file = self.run.training
+        try:
+            names = as_type(self.training.corpus.get(fact), tuple[str, ...])
+        except InvalidValue as error:
+            raise RunError(f"{file}: {fact} of the corpus {error}. {REMEDY}") from None
+        if len(names) != expected or len(set(names)) != expected:
+            raise RunError(
+                f"{file}: must name {expected} different {fact}, as the model has, got {shown(list(names))}. {REMEDY}"
+            )
+        return names
+
     def _check_vocabulary(self) -> None:
         vocabulary, file = self.vocabulary, self.run.vocabulary
-        if vocabulary.kind not in self.kinds:
-            raise RunError(f"{file}: the kind must be {' or '.join(self.kinds)}, got {vocabulary.kind}. {REMEDY}")
-        if missing := [role for role in self.roles if role not in vocabulary.specials]:
+        if vocabulary.kind not in self.vocabulary_kinds:
+            raise RunError(
+                f"{file}: the kind must be {' or '.join(self.vocabulary_kinds)}, got {vocabulary.kind}. {REMEDY}"
+            )
+        if missing := [role for role in self.special_tokens if role not in vocabulary.specials]:
             raise RunError(f'{file}: "specials" lacks {" and ".join(sorted(missing))}. {REMEDY}')
 
 

@@ -26,23 +26,23 @@ from quasirnn.models import SequenceClassifier, bag_of_words
 from quasirnn.models.initialisation import init_orthogonal, init_word_labels
 from quasirnn.models.pretrained import count_parameters
 from quasirnn.models.sequence_classifier import Reading
-from quasirnn.schema import InvalidValue, Text, as_type
+from quasirnn.schema import Text
 from quasirnn.tasks import sentiment_commands
 from quasirnn.tasks.client_state import STATE_CHARACTERS, StateError, StateFormat
-from quasirnn.tasks.demo import Demo, Minutes, Row, Screen, Shown
+from quasirnn.tasks.demo import Demo, Row, Screen, Shown
 from quasirnn.tasks.evaluation import Baselines, Evaluation, Rows
 from quasirnn.tasks.fitting import Rule
 from quasirnn.tasks.pipeline import Endpoint, InvalidField, Name, Pipeline, Request, Response, Step
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, as_text, setting, size_setting
-from quasirnn.tasks.task import Dataset, Task, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, padded_batches, shard, silent
 from quasirnn.training.plan import Carried, Tick
 from quasirnn.training.processes import World
 
 BUILT_IN = "invented-reviews"
 SPECIALS = {"padding": "<pad>", "unknown": UNKNOWN_WORD}
 EMBEDDING_SIZE = 100  # without --vectors
-# What the columns of a table are called besides.
+# Other names of the columns in the header of a table.
 LABEL_NAMES = (
     *("sentiment", "class", "category", "target", "polarity", "labels", "topic", "intent", "emotion"),
     *("rating", "stars"),
@@ -51,22 +51,22 @@ TEXT_NAMES = (
     *("review", "content", "sentence", "comment", "review text", "comment text", "tweet", "message", "body"),
     *("utterance", "document"),
 )
-# More classes than this, and than half of the texts, are taken for texts in the place of labels.
+# With more classes than this, and than half the number of texts, the labels are probably texts.
 MANY_CLASSES, FEW_TEXTS = 100, 8
-# The most texts and tokens that are read at once when nothing is learned.
+# The largest batch outside training.
 EVALUATION_TEXTS, EVALUATION_TOKENS = 64, 16_384
-# Of a text in a corpus: a batch is as long as its longest text, and a line end that is missing makes one of a file.
+# Of a text in a corpus: a batch is as long as its longest text, and a missing line break makes a file one text.
 MAX_CHARACTERS = 1_000_000
-# What a bag of words is fitted to within seconds, by order, and with which penalty.
+# Baselines by n-gram order, how many training tokens they can be fitted to within seconds, and the L2 penalty.
 BAGS = {1: "bag of words", 2: "words and pairs"}
 BAG_TOKENS, BAG_L2 = {1: 8_000_000, 2: 2_000_000}, 1e-3
-# Texts that are sorted by length together when many are classified: what bounds the memory.
+# Texts that are sorted by length together when many are classified; bounds the memory.
 POOL = 512
 GATES = ("c", "h", "z", "f", "o", "i")
 
 
 class SentimentSettings(TaskSettings):
-    """What a classifier is trained with, besides what every task has."""
+    """Settings of a classifier, in addition to those of every task."""
 
     aliases: ClassVar[Mapping[str, str]] = {"lstm_start": "lstm_init"}
 
@@ -104,13 +104,13 @@ class SentimentSettings(TaskSettings):
             yield "--vectors: the model of --from already has word vectors; give only one of the two"
 
 
-# What the equal LSTM has besides.
+# Settings that only the LSTM has.
 LSTM = {"lstm": {"lstm_init": "uniform"}}
 
 DEMO = Preset(
     "demo",
     SentimentSettings.of(
-        # So that it reads what people type: in lower case, with words that it does not know.
+        # For what people type: lower case, and words that are not in the vocabulary.
         "hidden_size=64 num_layers=2 embedding_size=64 dropout=0.1 word_dropout=0.05",
         "batch_size=32 learning_rate=6e-3 warm_up=0.04 clip=1",
         "epochs=4 max_steps=1200 min_count=1 lowercase=true checkpoint_every=300",
@@ -151,7 +151,7 @@ PAPER = Preset(
     },
 )
 
-# Ours throughout. What RULE has follows the size of the data.
+# All values are ours; those in RULE follow the size of the data.
 FAST = Preset(
     "fast",
     SentimentSettings.of(
@@ -174,7 +174,7 @@ RULE = Rule(
     fixed={"word_init": "labels", "word_dropout": 0.3, "zoneout": 0.0, "dense": False},
 )
 
-# A modern recipe at the paper's size, put together from published ones; no run of it is finished yet.
+# A modern recipe at the paper's size, combined from published ones; no run of it is finished yet.
 BEST = Preset(
     "best",
     SentimentSettings.of(
@@ -198,7 +198,7 @@ class LabelledTexts:
 
 @dataclass(frozen=True)
 class Result:
-    """How a classifier did on labelled texts."""
+    """The result of an evaluation on labelled texts."""
 
     loss: float  # nats per text
     confusion: Tensor  # (C, C), int64: row is the true class, column the predicted one
@@ -234,22 +234,12 @@ def logits_of(model: SequenceClassifier, batches: EvaluationBatches, tick: Tick 
     return batches.restore(logits)
 
 
-def text_batches(
-    ids: Sequence[Tensor], padding: int, max_length: int | None = None, batch_size: int = EVALUATION_TEXTS
-) -> EvaluationBatches:
-    return EvaluationBatches(
-        lengths_of(ids, max_length),
-        lambda rows: pad("tokens", ids, rows, padding, max_length),
-        batch_size=batch_size,
-        max_tokens=EVALUATION_TOKENS,
-    )
-
-
 def evaluate_texts(
     model: SequenceClassifier, part: LabelledTexts, padding: int, max_length: int | None = None, tick: Tick = silent
 ) -> Result:
     """Loss and confusion of a model on a part of a corpus."""
-    logits = logits_of(model, text_batches(part.ids, padding, max_length), tick)
+    size = {"batch_size": EVALUATION_TEXTS, "max_tokens": EVALUATION_TOKENS}
+    logits = logits_of(model, padded_batches("tokens", part.ids, padding, max_length=max_length, **size), tick)
     classes = logits.shape[1]
     predicted = logits.argmax(1)
     confusion = torch.bincount(part.labels * classes + predicted, minlength=classes * classes)
@@ -257,246 +247,9 @@ def evaluate_texts(
     return Result(loss, confusion.reshape(classes, classes), predicted == part.labels)
 
 
-class SentimentTask(Task[SentimentSettings]):
-    name = sentiment_commands.NAME
-    settings = SentimentSettings
-    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST, BEST)}
-    model = SequenceClassifier
-    unit = "texts"
-    best_by = "accuracy"
-    compared = ("accuracy",)
-    units: ClassVar = {"accuracy": "% of texts", "loss": "nats per text"}
-    higher_is_better = True
-    toy = (BUILT_IN, "trained on invented reviews: a toy")
-    paper_corpus = "imdb"
-    data_keys = ("train", "valid", "test", "label", "text")
-    next_commands = ("evaluate {run}", "classify {run} 'not a bad film at all'")
-
-    def columns(self, settings: SentimentSettings) -> Columns:
-        return Columns(
-            names=("label", "text"),
-            header={"label": LABEL_NAMES, "text": TEXT_NAMES},
-            named={name: value for name in ("label", "text") if (value := getattr(settings, name)) is not None},
-            folders=True,
-            group="text",
-            strata="label",
-            unit="texts",
-        )
-
-    def rule(self, settings: SentimentSettings, preset: str) -> Rule | None:
-        return RULE if preset == "fast" else None
-
-    def built_in(self, settings: SentimentSettings, splits: Sequence[str]) -> Corpus:
-        def make(split: str) -> dict[str, list[str]]:
-            written = reviews.load(sizes={split: reviews.SIZES[split]})[split]
-            return {"label": [review.label for review in written], "text": [review.text for review in written]}
-
-        return built_in(BUILT_IN, make, splits)
-
-    def checks(self, settings: SentimentSettings, saved: Mapping[str, Any]) -> tuple[Check, PartCheck | None]:
-        classes = saved.get("classes")
-        # Those of a trained model, or else all labels of train, which is read first.
-        labels = dict.fromkeys(classes or ())
-
-        def check(split: str, values: tuple[str, ...], place: str) -> None:
-            label, text = values
-            if is_blank(text):
-                raise TextError(f"{place}: the text with label {label!r:.60} is empty. Remove the row?")
-            if len(text) > MAX_CHARACTERS:
-                raise TextError(
-                    f"{place}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}. Is a line break "
-                    "missing?"
-                )
-            if classes is None and split == "train":
-                labels[label] = None
-            elif label not in labels:
-                known = some(classes or labels_in_order(labels))
-                header = " Is this row a header? It must name label and text" if place.endswith(":1") else ""
-                raise TextError(
-                    f"{place}: the label {label!r:.60} does not occur in training, which has {known}.{header}"
-                )
-
-        return check, _check_labels if classes is None else None
-
-    def baselines(self, settings: SentimentSettings, data: Dataset) -> Baselines:
-        train, valid = data.parts["train"], data.parts["valid"]
-        classes = data.facts["classes"]
-        commonest = int(torch.bincount(train.labels).argmax())
-        values = {f"always {as_text(classes[commonest])}": 100 * (valid.labels == commonest).double().mean().item()}
-        for order, name in BAGS.items():
-            if sum(map(len, train.ids)) <= BAG_TOKENS[order]:
-                model = bag_of_words.fit(train.ids, train.labels, len(classes), order, BAG_L2)
-                values[name] = 100 * bag_of_words.accuracy(model, valid.ids, valid.labels)
-        return Baselines(
-            "accuracy",
-            values,
-            unit=" %",
-            higher_is_better=True,
-            rows=len(valid.labels),
-            advice="More labelled texts help most; then --from RUN (a trained model), --vectors FILE (such as GloVe) "
-            "and epochs=NUMBER.",
-        )
-
-    def facts(self, settings: SentimentSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
-        labels = (label for part in corpus.parts.values() for label in part["label"])
-        classes = list(saved["classes"] if "classes" in saved else labels_in_order(labels))
-        corpus.notes.extend(_remarks(corpus, classes))
-        return {"classes": classes, "published": corpus.published}
-
-    def make_vocabulary(self, settings: SentimentSettings, train: Part, notes: list[str]) -> Vocabulary:
-        return Vocabulary.build(train["text"], "word", SPECIALS, notes, tokeniser="review", **settings.vocabulary)
-
-    def encode(
-        self, settings: SentimentSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
-    ) -> tuple[LabelledTexts, dict[str, Any]]:
-        place = {label: number for number, label in enumerate(facts["classes"])}
-        if unknown := set(part["label"]) - place.keys():
-            raise DataError(
-                f"the texts have the label {shown(min(unknown))}, but the labels of the model are "
-                f"{some(facts['classes'])}; choose other data with --data"
-            )
-        ids = vocabulary.encode_all(part["text"])
-        number = vocabulary.special("unknown")
-        assert number is not None
-        unknown_ids = sum(int((each == number).sum()) for each in ids)
-        counts = {
-            "texts": len(part),
-            "by_class": dict(Counter(part["label"])),
-            "distinct": len(set(part["text"])),
-            "tokens": sum(map(len, ids)),
-            "longest": max(map(len, ids)),
-            "unknown": unknown_ids,
-            "outside": unknown_ids,
-        }
-        return LabelledTexts(ids, torch.tensor([place[label] for label in part["label"]]), part.sha256), counts
-
-    def build(self, settings: SentimentSettings, data: Dataset) -> SequenceClassifier:
-        vectors = self._word_vectors(settings, data)
-        if settings.max_length is not None:
-            ids = data.parts["train"].ids
-            long = sum(len(each) > settings.max_length for each in ids)
-            data.notes.append(f"max_length: {long:,} of {len(ids):,} training texts are truncated")
-        torch.manual_seed(settings.seed)
-        size = settings.embedding_size or EMBEDDING_SIZE
-        model = SequenceClassifier(
-            len(data.vocabulary),
-            len(data.facts["classes"]),
-            **settings.layers,
-            embedding_size=size if vectors is None else vectors.shape[1],
-            dense=settings.dense,
-            padding=data.vocabulary.special("padding"),
-            readout=settings.readout,
-            word_dropout=settings.word_dropout,
-            bidirectional=settings.bidirectional,
-        )
-        if settings.lstm_init == "orthogonal":
-            init_orthogonal(model.rnn)
-        if settings.word_dropout:
-            # A word that is dropped is a zero vector, and so is one that is not known.
-            with torch.no_grad():
-                model.embedding.weight[data.vocabulary.special("unknown")] = 0
-        if vectors is not None:
-            with torch.no_grad():
-                model.embedding.weight.copy_(vectors)
-        elif settings.word_init == "labels" and settings.init_from is None:
-            train = data.parts["train"]
-            init_word_labels(model, train.ids, train.labels)
-        return model
-
-    def replaced(self, facts: Mapping[str, Any], saved: Mapping[str, Any]) -> tuple[str, ...]:
-        return () if facts["classes"] == saved.get("classes") else ("output",)
-
-    def _word_vectors(self, settings: SentimentSettings, data: Dataset) -> Tensor | None:
-        if settings.init_from is not None:
-            return None
-        if settings.vectors is None:
-            how = "from their labels" if settings.word_init == "labels" else "at random"
-            data.notes.append(f"vectors: words are initialised {how}; --vectors FILE uses GloVe's or others")
-            return None
-        counts = torch.bincount(torch.cat(data.parts["train"].ids), minlength=len(data.vocabulary))
-        loaded = word_vectors.load(
-            settings.vectors,
-            data.vocabulary,
-            token_counts=counts,
-            dimension=settings.embedding_size,
-            seed=settings.seed,
-        )
-        data.notes += loaded.notes
-        data.facts["vectors"] = {
-            "sha256": loaded.sha256,
-            "dimension": loaded.vectors.shape[1],
-            "words": loaded.distinct,
-            "running": loaded.running,
-            "uncased": loaded.uncased,
-        }
-        return loaded.vectors
-
-    def batches(self, settings: SentimentSettings, part: LabelledTexts, model: Any, world: World) -> LengthBatches:
-        def collate(rows: np.ndarray) -> Batch:
-            batch = pad("tokens", part.ids, rows, model.config["padding"], settings.max_length)
-            return batch | {"labels": part.labels[torch.from_numpy(rows.copy())]}
-
-        return LengthBatches(
-            lengths_of(part.ids, settings.max_length),
-            settings.batch_size,
-            collate,
-            seed=settings.seed,
-            rank=world.rank,
-            world_size=world.size,
-        )
-
-    def loss(
-        self, settings: SentimentSettings, model: nn.Module, batch: Batch, carried: Carried
-    ) -> tuple[Tensor, int, Carried]:
-        return model(batch["tokens"], batch["tokens_lengths"], batch["labels"]), len(batch["labels"]), None
-
-    def validate(
-        self, settings: SentimentSettings, model: Any, part: LabelledTexts, vocabulary: Vocabulary, tick: Tick
-    ) -> dict[str, float]:
-        result = evaluate_texts(model, part, model.config["padding"], settings.max_length, tick)
-        return {"loss": result.loss, "accuracy": result.accuracy}
-
-
-def _check_labels(train: Part) -> None:
-    different, texts = len(set(train["label"])), len(train)
-    where = train.files[0]
-    if different == 1:
-        raise DataError(
-            f"{where}: all {texts:,} texts have the label {train['label'][0]!r:.60}; a classifier needs two classes or "
-            "more"
-        )
-    # Or the other way round: the same few texts again and again, and every label another one.
-    swapped = texts > FEW_TEXTS and different > texts / 2 and len(set(train["text"])) < texts / 4
-    if swapped or different > max(MANY_CLASSES, texts / 2):
-        raise DataError(
-            f"{where}: {texts:,} texts have {different:,} different labels, such as {train['label'][0]!r:.60}. Are "
-            "the columns in the order label, text? If not, name them in a header row, or give label=2 text=1"
-        )
-
-
-def _remarks(corpus: Corpus, classes: Sequence[str]) -> Iterator[str]:
-    """What there is to say about parts that can be used all the same. Nothing of the built-in reviews."""
-    train = corpus.parts.get("train")
-    for split, part in corpus.parts.items():
-        if not part.files:
-            continue
-        by_text: dict[str, set[str]] = {}
-        for label, text in zip(part["label"], part["text"], strict=True):
-            by_text.setdefault(text, set()).add(label)
-        if repeated := len(part) - len(by_text):
-            torn = sum(len(labels) > 1 for labels in by_text.values())
-            more = f"; {torn:,} texts have more than one label" if torn else ""
-            yield f"{split}: {repeated:,} of {len(part):,} texts are duplicates{more}"
-        if absent := [label for label in classes if label not in set(part["label"])]:
-            yield f"{split}: no text has the label {some(absent)}"
-        if train is not None and split != "train" and (both := set(train["text"]) & by_text.keys()):
-            affected = sum(text in both for text in part["text"])
-            yield f"{split}: {affected:,} of {len(part):,} texts also occur in train"
-
-
 @dataclass(frozen=True)
 class Classification:
-    """What a text was classified as."""
+    """The predicted class of a text."""
 
     label: str
     probability: float  # of that label
@@ -505,7 +258,7 @@ class Classification:
 
 @dataclass(frozen=True)
 class WordRead:
-    """What a text was classified as after one of its words."""
+    """The predicted class of a text after one of its words."""
 
     word: str
     so_far: Classification
@@ -516,7 +269,7 @@ class SentimentEvaluation(Evaluation):
     classes: tuple[str, ...]
     texts: int
     tokens: int
-    unknown: int  # tokens that the vocabulary does not have
+    unknown: int  # tokens that are not in the vocabulary
     loss: float  # nats per text
     accuracy: float  # percent
     confusion: list[list[int]]  # row: the true class, column: the predicted one
@@ -540,7 +293,7 @@ class SentimentEvaluation(Evaluation):
 
 @dataclass(frozen=True)
 class States:
-    """What one layer did while a text was read."""
+    """The states of one layer while it read a text."""
 
     words: list[str]  # T
     values: np.ndarray  # (T, H), the cells or gates that were asked for
@@ -557,13 +310,13 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
     for result in sentiment.classify_all(open("reviews.txt")): ...
     """
 
-    kinds = ("word",)
-    roles = tuple(SPECIALS)
+    vocabulary_kinds = ("word",)
+    special_tokens = tuple(SPECIALS)
     model: SequenceClassifier
 
     def __init__(self, task: Task[SentimentSettings], run: Any, device: str | torch.device = "cpu") -> None:
         super().__init__(task, run, device)
-        self.classes = self._read_classes()
+        self.classes = self._read_names("classes", self.model.config["num_classes"])
         self._padding = self.vocabulary.special("padding") or 0
 
     def classify(self, text: str) -> Classification:
@@ -595,14 +348,14 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
                 yield self._classification(next(results)) if len(each) else None
 
     def words(self, text: str) -> list[WordRead]:
-        """What the text is classified as after each of its words; nothing if it is blank."""
+        """The class after each word of a text; an empty list if the text is blank."""
         return self.reader().read(text)
 
     def reader(self, reading: Reading | None = None) -> Reader:
-        """For a text that is still being written: read it piece by piece, at constant cost per word.
+        """A reader for a text that is still being written: piece by piece, at constant cost per word.
 
         Args:
-            reading: that of an earlier reader, to continue where it was.
+            reading: of an earlier reader, to continue from there.
         """
         return Reader(self, reading)
 
@@ -653,11 +406,22 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         Raises:
             DataError: there is no such split, or a label in it that the model does not know.
         """
-        return self._evaluate(split, data, tick)[0]
+        return self.evaluate_rows(split, data, tick)[0]
 
-    def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
-        evaluation, part, right = self._evaluate(split, data, tick)
-        scores = right.double().numpy()
+    def evaluate_rows(
+        self, split: str, data: list[str] | None, tick: Tick, **options: Any
+    ) -> tuple[SentimentEvaluation, Rows]:
+        name, part, dataset = self._dataset(split, data)
+        result = evaluate_texts(self.model, part, self._padding, self.settings.max_length, tick)
+        evaluation = SentimentEvaluation.of(
+            dataset,
+            name,
+            classes=self.classes,
+            loss=result.loss,
+            accuracy=result.accuracy,
+            confusion=result.confusion.tolist(),
+        )
+        scores = result.right.double().numpy()
         statistics = np.stack([scores, np.ones_like(scores)], 1)
         return evaluation, Rows(
             statistics, lambda sums: 100 * sums[0] / sums[1], scores, "accuracy", "texts", part.sha256
@@ -669,7 +433,7 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
 
     @cached_property
     def gates(self) -> list[str] | None:
-        """What `states` can show; None if nothing."""
+        """The names that `states` accepts; None if the model cannot show its states."""
         if self.settings.cell != "qrnn" or self.settings.bidirectional:
             return None
         first, *_ = self.model.inspect(self.vocabulary.encode("a")[:, None].to(self.device)).values()
@@ -677,12 +441,12 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
 
     @property
     def reads_by_word(self) -> bool:
-        """Whether /classify-stream can be asked: not of one that reads in both directions, or has too large a state."""
+        """Whether /classify-stream is available: not for a bidirectional model, or one with too large a state."""
         return not self.settings.bidirectional and self.client_states.fits
 
     @cached_property
     def client_states(self) -> StateFormat:
-        """What a client of the server keeps between pieces of a text."""
+        """The form of the state that a client of the server keeps between the pieces of a text."""
         return StateFormat(self)
 
     @cached_property
@@ -696,7 +460,7 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         }
 
     def _examples(self, expected: Mapping[str, str]) -> list[str]:
-        """Those that the model classifies as they are meant; all of them where its classes are others."""
+        """Those that the model classifies correctly; all of them if its classes are other ones."""
         if set(self.classes) == {"neg", "pos"}:
             results = zip(expected.items(), self.classify_all(expected), strict=True)
             expected = {text: label for (text, label), result in results if result and result.label == label}
@@ -707,37 +471,18 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         if not self.settings.bidirectional:
             _ = self.client_states
 
-    def _evaluate(
-        self, split: str, data: list[str] | None, tick: Tick
-    ) -> tuple[SentimentEvaluation, LabelledTexts, Tensor]:
-        name, part, dataset = self._dataset(split, data)
-        result = evaluate_texts(self.model, part, self._padding, self.settings.max_length, tick)
-        counts = dataset.summaries[name]
-        evaluation = SentimentEvaluation(
-            corpus=dataset.corpus.name,
-            split=name,
-            notes=tuple(dataset.notes),
-            classes=self.classes,
-            texts=counts["texts"],
-            tokens=counts["tokens"],
-            unknown=counts["unknown"],
-            loss=result.loss,
-            accuracy=result.accuracy,
-            confusion=result.confusion.tolist(),
-        )
-        return evaluation, part, result.right
-
     def _encode(self, text: str) -> Tensor:
         return self.vocabulary.encode(text)[: self.settings.max_length]
 
     def _probabilities(self, ids: Sequence[Tensor], batch_size: int, tick: Tick) -> Tensor:
         """(N, C), float64."""
-        # One that no batch has room for is read piece by piece: its length costs time, not memory.
+        # A text that is longer than a batch is read piece by piece: its length costs time, not memory.
         pieces = not self.settings.bidirectional
         short = [number for number, each in enumerate(ids) if len(each) <= EVALUATION_TOKENS or not pieces]
         logits = torch.empty(len(ids), len(self.classes))
         if short:
-            batches = text_batches([ids[number] for number in short], self._padding, batch_size=batch_size)
+            texts, size = [ids[number] for number in short], {"batch_size": batch_size, "max_tokens": EVALUATION_TOKENS}
+            batches = padded_batches("tokens", texts, self._padding, **size)
             logits[short] = logits_of(self.model, batches, tick)
         for number in set(range(len(ids))).difference(short):
             logits[number] = self._read_long(ids[number], tick)
@@ -764,20 +509,6 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
             raise RunError(
                 f"{self.run.vocabulary}: must have the tokeniser review, got {self.vocabulary.tokeniser}. {REMEDY}"
             )
-
-    def _read_classes(self) -> tuple[str, ...]:
-        file = self.run.training
-        try:
-            classes = as_type(self.training.corpus.get("classes"), tuple[str, ...])
-        except InvalidValue as error:
-            raise RunError(f"{file}: classes of the corpus {error}. {REMEDY}") from None
-        expected = self.model.config["num_classes"]
-        if len(classes) != expected or len(set(classes)) != expected:
-            raise RunError(
-                f"{file}: must name {expected} different classes, as the model has, got {shown(list(classes))}. "
-                f"{REMEDY}"
-            )
-        return classes
 
 
 class Reader:
@@ -816,9 +547,8 @@ class Reader:
 
 
 def values_of(result: Classification | None) -> dict[str, Any]:
-    if result is None:
-        return {"label": None, "probability": None, "probabilities": None}
-    return {"label": result.label, "probability": result.probability, "probabilities": result.probabilities}
+    """The fields for JSON; null for a blank text."""
+    return {name: getattr(result, name, None) for name in ("label", "probability", "probabilities")}
 
 
 def draw_states(states: States, path: Path, what: str, title: str) -> None:
@@ -840,12 +570,12 @@ def draw_states(states: States, path: Path, what: str, title: str) -> None:
 
 CLASSIFY_TEXTS, CLASSIFY_CHARACTERS = 64, 20_000  # characters of each text
 STREAM_CHARACTERS, STATES_CHARACTERS = 5_000, 2_000
-# Texts of so many characters in all are classified in a moment; what is told of every word takes longer.
+# A request of at most this many characters in all is short; an answer for every word takes longer.
 SHORT_CHARACTERS, SHORT_CHARACTERS_BY_WORD = 4_000, 500
 CHARACTERS_OF_A_WORD = 5
-# Of a response: what its probabilities may take up, each its label and so many characters. And numbers of states.
+# Limits of a response: characters of all probabilities, each its label and so many more; and numbers of states.
 ANSWER_CHARACTERS, PROBABILITY_CHARACTERS, STATES_NUMBERS = 2**20, 25, 2**20
-# Words that are read between two checks whether somebody still waits for them.
+# Words that are read between two checks whether the client is still connected.
 WORDS_AT_ONCE = 250
 
 
@@ -911,7 +641,7 @@ class StatesAnswer(Response):
 
 
 def _class_answer(result: Classification, answers: int) -> dict[str, Any]:
-    """One of so many in a response: with fewer classes, the likeliest, where all would be too much."""
+    """The fields of one of several answers; only the most likely classes if all would be too large a response."""
     longest = max(map(len, result.probabilities))
     most = max(1, ANSWER_CHARACTERS // (answers * (longest + PROBABILITY_CHARACTERS)))
     values = values_of(result)
@@ -927,21 +657,16 @@ def answer_classify(pipeline: SentimentPipeline, requests: list[ClassifyRequest]
     results = iter(list(pipeline.classify_all(flat, tick=lambda done, of: step())))
     answers: list[Any] = []
     for request in requests:
-        own = [next(results) for _ in request.texts]
-        blank = next((number for number, result in enumerate(own) if result is None), None)
-        if blank is not None:
-            answers.append(InvalidField(f"texts[{blank}]", "is blank; there is nothing to read."))
-        else:
-            results_of = zip(request.texts, own, strict=True)
-            answers.append(
-                {
-                    "results": [
-                        {**_class_answer(result, len(own)), "unknown": pipeline.vocabulary.unknown_tokens(text)}
-                        for text, result in results_of
-                        if result is not None
-                    ]
-                }
-            )
+        own = list(islice(results, len(request.texts)))
+        if None in own:
+            answers.append(InvalidField(f"texts[{own.index(None)}]", "is blank; there is nothing to read."))
+            continue
+        values = [
+            {**_class_answer(result, len(own)), "unknown": pipeline.vocabulary.unknown_tokens(text)}
+            for text, result in zip(request.texts, own, strict=True)
+            if result is not None
+        ]
+        answers.append({"results": values})
     return answers
 
 
@@ -957,7 +682,7 @@ def check_stream(pipeline: SentimentPipeline, request: StreamRequest) -> None:
 
 
 def answer_stream(pipeline: SentimentPipeline, requests: list[StreamRequest], step: Step) -> list[Any]:
-    """A piece of a text, read on from where the client's state stands."""
+    """Continue reading a text from the client's state."""
     (request,) = requests
     states = pipeline.client_states
     reader = pipeline.reader(None if request.state is None else states.unpack(request.state))
@@ -971,7 +696,7 @@ def answer_stream(pipeline: SentimentPipeline, requests: list[StreamRequest], st
             raise
         return [InvalidField("state", "leads to numbers that are not finite; begin anew with null.")]
     except ValueError:
-        # A forged one, with numbers where this model's states have none.
+        # A forged state, with numbers where this model's states have none.
         return [InvalidField("state", "is not one that this model gave; begin anew with null.")]
     now = reader.reading
     return [
@@ -1025,6 +750,11 @@ def answer_states(pipeline: SentimentPipeline, requests: list[StatesRequest], st
     ]
 
 
+# Requests that are answered for every word of one text.
+BY_WORD: dict[str, Any] = {
+    "tokens": lambda request: len(request.text) // CHARACTERS_OF_A_WORD + 1,
+    "is_short": lambda request: len(request.text) <= SHORT_CHARACTERS_BY_WORD,
+}
 ENDPOINTS = (
     Endpoint(
         "/classify",
@@ -1046,8 +776,7 @@ ENDPOINTS = (
         answer_stream,
         StreamAnswer,
         check=check_stream,
-        tokens=lambda request: len(request.text) // CHARACTERS_OF_A_WORD + 1,
-        is_short=lambda request: len(request.text) <= SHORT_CHARACTERS_BY_WORD,
+        **BY_WORD,
         limits={"stream_characters": STREAM_CHARACTERS, "state_characters": STATE_CHARACTERS},
         example=lambda text: {"text": text},
     ),
@@ -1058,14 +787,13 @@ ENDPOINTS = (
         answer_states,
         StatesAnswer,
         check=check_states,
-        tokens=lambda request: len(request.text) // CHARACTERS_OF_A_WORD + 1,
-        is_short=lambda request: len(request.text) <= SHORT_CHARACTERS_BY_WORD,
+        **BY_WORD,
         limits={"states_characters": STATES_CHARACTERS},
         example=lambda text: {"text": text, "layer": 1, "what": "f"},
     ),
 )
 
-# With what they mean: one that a model gets wrong is not offered.
+# With their classes: an example that a model gets wrong is not shown.
 BUILT_IN_EXAMPLES = {
     "Not exactly a dull story.": "pos",
     "My sister called the ending superb, and I can't agree.": "neg",
@@ -1088,16 +816,16 @@ EXAMPLES = {
 MOST_EXAMPLES = 3
 
 
-# The demo: invented reviews, where the words alone tell little and their order tells all
+# The demo: invented reviews, whose class depends on the order of their words
 
-# Reviews among which the example is looked for.
+# Number of reviews from which the example is chosen.
 CANDIDATES = 200
-# Columns that a line of the example takes.
+# Width of a line of the example.
 WIDTH = 92
 
 
 def bags(tick: Tick) -> list[Row]:
-    """What can be told without order: logistic regressions on words, and on words and pairs of neighbours."""
+    """Baselines that ignore the order: logistic regression on words, and on words and pairs of neighbours."""
     data = TASK.dataset(DEMO.qrnn, (), ("train", "valid", "test"))
     train, valid, test = ((part.ids, part.labels) for part in data.parts.values())
     rows = []
@@ -1111,13 +839,8 @@ def bags(tick: Tick) -> list[Row]:
 def show_demo(pipeline: SentimentPipeline, folder: Path, seed: int, screen: Screen) -> Shown:
     with screen.progress("choosing an example") as tick:
         text = telling_review(pipeline, tick)
-    pictures = []
-    if pipeline.gates is not None:
-        pictures.append(folder / "sentiment-states.png")
-        draw_states(pipeline.states(text), pictures[0], "c", "cells of the last layer")
-    followed = pipeline.classes[-1]
-    heading = f"The classifier reads an unseen review word by word. Below each word: % {followed} so far:"
-    return Shown(heading, word_by_word(pipeline, text, followed), pictures)
+    heading = "The classifier reads an unseen review word by word."
+    return show_reading(pipeline, text, folder / "sentiment-states.png", heading)
 
 
 REVIEW = (
@@ -1129,22 +852,28 @@ REVIEW = (
 def use(pipeline: SentimentPipeline, folder: Path, seed: int) -> Shown:
     """What an installed model makes of a review as people write them."""
     picture = folder / f"{pipeline.run.path.name}-states.png"
-    draw_states(pipeline.states(REVIEW), picture, "c", "cells of the last layer")
-    followed = pipeline.classes[-1]
-    heading = f"A review, read word by word. Below each word: % {followed} so far:"
-    return Shown(heading, word_by_word(pipeline, REVIEW, followed), [picture])
+    return show_reading(pipeline, REVIEW, picture, "A review, read word by word.")
+
+
+def show_reading(pipeline: SentimentPipeline, text: str, picture: Path, heading: str) -> Shown:
+    """A text with the class after each word, and a picture of the cells if the model can show them."""
+    pictures = [] if pipeline.gates is None else [picture]
+    for path in pictures:
+        draw_states(pipeline.states(text), path, "c", "cells of the last layer")
+    label = pipeline.classes[-1]
+    return Shown(f"{heading} Below each word: % {label} so far:", word_by_word(pipeline, text, label), pictures)
 
 
 def telling_review(pipeline: SentimentPipeline, tick: Tick) -> str:
-    """The unseen review that the model gets right after being most sure of another label."""
+    """The unseen review that the model gets right after being most certain of another label."""
     part = TASK.built_in(DEMO.qrnn, ["test"]).parts["test"]
-    telling, most = part["text"][0], -1.0
+    best, largest = part["text"][0], -1.0
     for done, (text, label) in enumerate(zip(part["text"][:CANDIDATES], part["label"][:CANDIDATES], strict=True), 1):
         right = [read.so_far.probabilities[label] for read in pipeline.words(text)]
-        if (rise := right[-1] - min(right)) > most and right[-1] > 0.5:
-            telling, most = text, rise
+        if (rise := right[-1] - min(right)) > largest and right[-1] > 0.5:
+            best, largest = text, rise
         tick(done, CANDIDATES)
-    return telling
+    return best
 
 
 def word_by_word(pipeline: SentimentPipeline, text: str, label: str, width: int = WIDTH) -> str:
@@ -1163,18 +892,237 @@ def word_by_word(pipeline: SentimentPipeline, text: str, label: str, width: int 
     return "\n".join([*lines, words.rstrip(), numbers.rstrip(), "", f"{last.label}, {100 * last.probability:.1f} %"])
 
 
-SentimentTask.pipeline = SentimentPipeline
-SentimentTask.commands, SentimentTask.plots = sentiment_commands.COMMANDS, sentiment_commands.PLOTS
-SentimentTask.endpoints = ENDPOINTS
-SentimentTask.demo = Demo(
-    quality="% right",
-    explained="unseen reviews classified correctly",
-    minutes=Minutes(training=0.25, rest=0.35),
-    test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick).accuracy,
-    show=show_demo,
-    use=use,
-    baselines=bags,
-    commands=("classify {folder}/sentiment-qrnn --words 'Not exactly a dull story, my brother said.'",),
-)
+class SentimentTask(Task[SentimentSettings]):
+    name = sentiment_commands.NAME
+    settings = SentimentSettings
+    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST, BEST)}
+    model = SequenceClassifier
+    pipeline = SentimentPipeline
+    unit = "texts"
+    best_by = "accuracy"
+    compared = ("accuracy",)
+    units: ClassVar = {"accuracy": "% of texts", "loss": "nats per text"}
+    higher_is_better = True
+    size_rule = RULE
+    toy = (BUILT_IN, "trained on invented reviews: a toy")
+    paper_corpus = "imdb"
+    data_keys = ("train", "valid", "test", "label", "text")
+    commands, plots, endpoints = sentiment_commands.COMMANDS, sentiment_commands.PLOTS, ENDPOINTS
+    next_commands = ("evaluate {run}", "classify {run} 'not a bad film at all'")
+    demo = Demo(
+        quality="% right",
+        explained="unseen reviews classified correctly",
+        minutes=(0.25, 0.35),
+        show=show_demo,
+        use=use,
+        baselines=bags,
+        commands=("classify {folder}/sentiment-qrnn --words 'Not exactly a dull story, my brother said.'",),
+    )
+
+    def columns(self, settings: SentimentSettings) -> Columns:
+        return Columns(
+            names=("label", "text"),
+            header={"label": LABEL_NAMES, "text": TEXT_NAMES},
+            named={name: value for name in ("label", "text") if (value := getattr(settings, name)) is not None},
+            folders=True,
+            group="text",
+            strata="label",
+            unit="texts",
+        )
+
+    def built_in(self, settings: SentimentSettings, splits: Sequence[str]) -> Corpus:
+        def make(split: str) -> dict[str, list[str]]:
+            written = reviews.load(sizes={split: reviews.SIZES[split]})[split]
+            return {"label": [review.label for review in written], "text": [review.text for review in written]}
+
+        return built_in(BUILT_IN, make, splits)
+
+    def checks(self, settings: SentimentSettings, saved: Mapping[str, Any]) -> tuple[Check, PartCheck | None]:
+        classes = saved.get("classes")
+        # The classes of a trained model; before training, the labels of train, which is read first.
+        labels = dict.fromkeys(classes or ())
+
+        def check(split: str, values: tuple[str, ...], place: str) -> None:
+            label, text = values
+            if is_blank(text):
+                raise TextError(f"{place}: the text with label {label!r:.60} is empty. Remove the row?")
+            if len(text) > MAX_CHARACTERS:
+                raise TextError(
+                    f"{place}: the text has {len(text):,} characters, more than {MAX_CHARACTERS:,}. Is a line break "
+                    "missing?"
+                )
+            if classes is None and split == "train":
+                labels[label] = None
+            elif label not in labels:
+                known = some(classes or labels_in_order(labels))
+                header = " Is this row a header? It must name label and text" if place.endswith(":1") else ""
+                raise TextError(
+                    f"{place}: the label {label!r:.60} does not occur in training, which has {known}.{header}"
+                )
+
+        return check, _check_labels if classes is None else None
+
+    def baselines(self, settings: SentimentSettings, data: Dataset) -> Baselines:
+        train, valid = data.parts["train"], data.parts["valid"]
+        classes = data.facts["classes"]
+        commonest = int(torch.bincount(train.labels).argmax())
+        values = {f"always {as_text(classes[commonest])}": 100 * (valid.labels == commonest).double().mean().item()}
+        for order, name in BAGS.items():
+            if sum(map(len, train.ids)) <= BAG_TOKENS[order]:
+                model = bag_of_words.fit(train.ids, train.labels, len(classes), order, BAG_L2)
+                values[name] = 100 * bag_of_words.accuracy(model, valid.ids, valid.labels)
+        return Baselines(
+            "accuracy",
+            values,
+            unit=" %",
+            higher_is_better=True,
+            rows=len(valid.labels),
+            advice="More labelled texts help most; then --from RUN (a trained model), --vectors FILE (such as GloVe) "
+            "and epochs=NUMBER.",
+        )
+
+    def facts(self, settings: SentimentSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
+        labels = (label for part in corpus.parts.values() for label in part["label"])
+        classes = list(saved["classes"] if "classes" in saved else labels_in_order(labels))
+        corpus.notes.extend(_remarks(corpus, classes))
+        return {"classes": classes, "published": corpus.published}
+
+    def make_vocabulary(self, settings: SentimentSettings, train: Part, notes: list[str]) -> Vocabulary:
+        return Vocabulary.build(train["text"], "word", SPECIALS, notes, tokeniser="review", **settings.vocabulary)
+
+    def encode(
+        self, settings: SentimentSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
+    ) -> tuple[LabelledTexts, dict[str, Any]]:
+        place = {label: number for number, label in enumerate(facts["classes"])}
+        if unknown := set(part["label"]) - place.keys():
+            raise DataError(
+                f"the texts have the label {shown(min(unknown))}, but the labels of the model are "
+                f"{some(facts['classes'])}; choose other data with --data"
+            )
+        ids = vocabulary.encode_all(part["text"])
+        counts = {
+            "texts": len(part),
+            "by_class": dict(Counter(part["label"])),
+            "distinct": len(set(part["text"])),
+            "tokens": sum(map(len, ids)),
+            "longest": max(map(len, ids)),
+            "unknown": count_unknown(vocabulary, ids),
+        }
+        return LabelledTexts(ids, torch.tensor([place[label] for label in part["label"]]), part.sha256), counts
+
+    def build(self, settings: SentimentSettings, data: Dataset) -> SequenceClassifier:
+        vectors = self._word_vectors(settings, data)
+        if settings.max_length is not None:
+            ids = data.parts["train"].ids
+            long = sum(len(each) > settings.max_length for each in ids)
+            data.notes.append(f"max_length: {long:,} of {len(ids):,} training texts are truncated")
+        torch.manual_seed(settings.seed)
+        size = settings.embedding_size or EMBEDDING_SIZE
+        model = SequenceClassifier(
+            len(data.vocabulary),
+            len(data.facts["classes"]),
+            **settings.layers,
+            embedding_size=size if vectors is None else vectors.shape[1],
+            padding=data.vocabulary.special("padding"),
+            **settings.model_dump(include={"dense", "readout", "word_dropout", "bidirectional"}),
+        )
+        if settings.lstm_init == "orthogonal":
+            init_orthogonal(model.rnn)
+        if settings.word_dropout:
+            # A word that is dropped is a zero vector, and so is one that is not known.
+            with torch.no_grad():
+                model.embedding.weight[data.vocabulary.special("unknown")] = 0
+        if vectors is not None:
+            with torch.no_grad():
+                model.embedding.weight.copy_(vectors)
+        elif settings.word_init == "labels" and settings.init_from is None:
+            train = data.parts["train"]
+            init_word_labels(model, train.ids, train.labels)
+        return model
+
+    def replaced(self, facts: Mapping[str, Any], saved: Mapping[str, Any]) -> tuple[str, ...]:
+        return () if facts["classes"] == saved.get("classes") else ("output",)
+
+    def _word_vectors(self, settings: SentimentSettings, data: Dataset) -> Tensor | None:
+        if settings.init_from is not None:
+            return None
+        if settings.vectors is None:
+            how = "from their labels" if settings.word_init == "labels" else "at random"
+            data.notes.append(f"vectors: words are initialised {how}; --vectors FILE uses GloVe's or others")
+            return None
+        counts = torch.bincount(torch.cat(data.parts["train"].ids), minlength=len(data.vocabulary))
+        loaded = word_vectors.load(
+            settings.vectors,
+            data.vocabulary,
+            token_counts=counts,
+            dimension=settings.embedding_size,
+            seed=settings.seed,
+        )
+        data.notes += loaded.notes
+        data.facts["vectors"] = {
+            "sha256": loaded.sha256,
+            "dimension": loaded.vectors.shape[1],
+            "words": loaded.distinct,
+            "running": loaded.running,
+            "uncased": loaded.uncased,
+        }
+        return loaded.vectors
+
+    def batches(self, settings: SentimentSettings, part: LabelledTexts, model: Any, world: World) -> LengthBatches:
+        def collate(rows: np.ndarray) -> Batch:
+            batch = pad("tokens", part.ids, rows, model.config["padding"], settings.max_length)
+            return batch | {"labels": part.labels[torch.from_numpy(rows.copy())]}
+
+        lengths = lengths_of(part.ids, settings.max_length)
+        return LengthBatches(lengths, settings.batch_size, collate, **shard(settings, world))
+
+    def loss(
+        self, settings: SentimentSettings, model: nn.Module, batch: Batch, carried: Carried
+    ) -> tuple[Tensor, int, Carried]:
+        return model(batch["tokens"], batch["tokens_lengths"], batch["labels"]), len(batch["labels"]), None
+
+    def validate(
+        self, settings: SentimentSettings, model: Any, part: LabelledTexts, vocabulary: Vocabulary, tick: Tick
+    ) -> dict[str, float]:
+        result = evaluate_texts(model, part, model.config["padding"], settings.max_length, tick)
+        return {"loss": result.loss, "accuracy": result.accuracy}
+
+
+def _check_labels(train: Part) -> None:
+    different, texts = len(set(train["label"])), len(train)
+    where = train.files[0]
+    if different == 1:
+        raise DataError(
+            f"{where}: all {texts:,} texts have the label {train['label'][0]!r:.60}; a classifier needs two classes or "
+            "more"
+        )
+    # Swapped columns: a few texts occur again and again, each time with another label.
+    swapped = texts > FEW_TEXTS and different > texts / 2 and len(set(train["text"])) < texts / 4
+    if swapped or different > max(MANY_CLASSES, texts / 2):
+        raise DataError(
+            f"{where}: {texts:,} texts have {different:,} different labels, such as {train['label'][0]!r:.60}. Are "
+            "the columns in the order label, text? If not, name them in a header row, or give label=2 text=1"
+        )
+
+
+def _remarks(corpus: Corpus, classes: Sequence[str]) -> Iterator[str]:
+    """Notes on parts that can be used but have duplicates or lack a label; none on the built-in reviews."""
+    train = corpus.parts.get("train")
+    for split, part in corpus.parts.items():
+        if not part.files:
+            continue
+        by_text: dict[str, set[str]] = {}
+        for label, text in zip(part["label"], part["text"], strict=True):
+            by_text.setdefault(text, set()).add(label)
+        if repeated := len(part) - len(by_text):
+            ambiguous = sum(len(labels) > 1 for labels in by_text.values())
+            more = f"; {ambiguous:,} texts have more than one label" if ambiguous else ""
+            yield f"{split}: {repeated:,} of {len(part):,} texts are duplicates{more}"
+        if absent := [label for label in classes if label not in set(part["label"])]:
+            yield f"{split}: no text has the label {some(absent)}"
+        if train is not None and split != "train" and (both := set(train["text"]) & by_text.keys()):
+            affected = sum(text in both for text in part["text"])
+            yield f"{split}: {affected:,} of {len(part):,} texts also occur in train"
+
 
 TASK = SentimentTask()

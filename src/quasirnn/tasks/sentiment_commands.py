@@ -11,6 +11,7 @@ from quasirnn.errors import UserError, printable
 from quasirnn.tasks import console
 from quasirnn.tasks.console import (
     AsJson,
+    DataFolders,
     OneText,
     OneTextFile,
     Picture,
@@ -117,10 +118,7 @@ def states(
 
 def confusion(
     run: RunArgument,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="Folder with the data. [default: the one used for training]"),
-    ] = None,
+    data: DataFolders = None,
     split: Split = "test",
     out: Picture = None,
 ) -> None:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from quasirnn.data import sources
-from quasirnn.data.batches import Batch, to_device
+from quasirnn.data.batches import Batch, EvaluationBatches, lengths_of, pad, to_device
 from quasirnn.data.corpus import Check, Columns, Corpus, Part, PartCheck, canonical
 from quasirnn.data.reading import read_corpus
 from quasirnn.data.vocabulary import Vocabulary
@@ -93,6 +94,7 @@ class Task(ABC, Generic[S]):
     units: ClassVar[Mapping[str, str]] = {}  # of figures, for pictures: {"accuracy": "%"}
     loss_is_log_perplexity: ClassVar[bool] = False  # the training loss is one per token, and its exp worth drawing
 
+    size_rule: ClassVar[Rule | None] = None  # of the preset `fast`
     toy: ClassVar[tuple[str, str] | None] = None  # the built-in corpus, and what to say of a model trained on it
     paper_corpus: ClassVar[str | None] = None  # the known corpus that the preset `paper` is for
     data_keys: ClassVar[tuple[str, ...]] = ("train", "valid", "test")  # KEYs that say that the files are others
@@ -123,7 +125,8 @@ class Task(ABC, Generic[S]):
     ) -> tuple[Any, dict[str, Any]]:
         """The rows of a part as tensors, in any form, and their counts for training.json.
 
-        "tokens" and "unknown" among the counts, if they are there, say how much the vocabulary does not have.
+        "tokens" and "unknown" among the counts, if present, say how many tokens are not in the vocabulary; "outside"
+        replaces "unknown" where the text itself has the unknown token.
         """
 
     @abstractmethod
@@ -264,7 +267,7 @@ class Task(ABC, Generic[S]):
 
     def rule(self, settings: S, preset: str) -> Rule | None:
         """How values of a preset follow the size of the data; None if they do not."""
-        return None
+        return self.size_rule if preset == "fast" else None
 
     def choices(self, settings: S, train: Part, given: Collection[str]) -> dict[str, Any]:
         """What is chosen before the size is measured, since it decides in what: characters or words."""
@@ -317,12 +320,39 @@ class Task(ABC, Generic[S]):
 
 
 def note_unknown(split: str, summary: dict[str, Any], vocabulary: Vocabulary, notes: list[str]) -> None:
-    """A line on the tokens of a split that the vocabulary does not have, which `encode` leaves under "outside"."""
-    outside, tokens = summary.pop("outside", 0), summary.get("tokens") or sum(summary.get("characters", ()))
+    """A line on the tokens of a split that are not in the vocabulary, from the counts of `encode`."""
+    outside = summary.pop("outside", summary.get("unknown", 0))
+    tokens = summary.get("tokens") or sum(summary.get("characters", ()))
     if outside and split != "train":
         share = f" of {tokens:,} tokens ({outside / tokens:.1%})" if tokens else " tokens"
         unknown = vocabulary.specials["unknown"]
         notes.append(f"{split}: {outside:,}{share} are not in the vocabulary and are read as {unknown}")
+
+
+def count_unknown(vocabulary: Vocabulary, ids: Iterable[Tensor]) -> int:
+    """How many tokens of some encoded texts are the unknown one."""
+    unknown = vocabulary.special("unknown")
+    return 0 if unknown is None else sum(int((each == unknown).sum()) for each in ids)
+
+
+def shard(settings: TaskSettings, world: World) -> dict[str, int]:
+    """The order of training batches and this process's share of them, as `LengthBatches` takes them."""
+    return {"seed": settings.seed, "rank": world.rank, "world_size": world.size}
+
+
+def padded_batches(
+    name: str,
+    ids: Sequence[Tensor],
+    padding: int,
+    *,
+    max_length: int | None = None,
+    batch_size: int = 64,
+    max_tokens: int = 16_384,
+) -> EvaluationBatches:
+    """Encoded texts in batches, as models take them outside training: NAME, (T, B), and NAME_lengths, (B,)."""
+    lengths = lengths_of(ids, max_length)
+    collate = partial(pad, name, ids, padding=padding, max_length=max_length)
+    return EvaluationBatches(lengths, collate, batch_size=batch_size, max_tokens=max_tokens)
 
 
 class Prepared:

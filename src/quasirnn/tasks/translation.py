@@ -5,11 +5,12 @@ Data, settings, training, use, commands, endpoints, demo.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +20,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from quasirnn.data import number_words
-from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
+from quasirnn.data.batches import Batch, LengthBatches, lengths_of, pad, to_device
 from quasirnn.data.corpus import Columns, Corpus, Part, built_in
 from quasirnn.data.headers import language_names
 from quasirnn.data.vocabulary import UNKNOWN_CHARACTER, Vocabulary
@@ -30,46 +31,46 @@ from quasirnn.models.decoding import Hypothesis
 from quasirnn.models.translator_decoder import Decoding
 from quasirnn.schema import Text
 from quasirnn.tasks import translation_commands
-from quasirnn.tasks.demo import Demo, Minutes, Screen, Shown
+from quasirnn.tasks.demo import Demo, Screen, Shown
 from quasirnn.tasks.evaluation import Baselines, Evaluation, Rows
 from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.pipeline import Endpoint, InvalidField, Pipeline, Request, Response, Step
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, setting, size_setting
-from quasirnn.tasks.task import Dataset, Task, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, padded_batches, shard, silent
 from quasirnn.tasks.translation_commands import ALPHA, BEAM, HYPOTHESES, LARGEST_ALPHA, WIDEST
 from quasirnn.training.plan import Carried, Tick
 from quasirnn.training.processes import World
 
 BUILT_IN = "numbers-dates-times"
-# Sentences of different length side by side, and where one begins and ends.
+# Padding of short rows, and the tokens before the first and after the last character of a target.
 SPECIALS = {"padding": "<pad>", "start": "<s>", "end": "</s>", "unknown": UNKNOWN_CHARACTER}
-# Each missing part is this share of the training pairs, and at most so many: enough for a figure, and soon translated.
+# A missing part is this share of the training pairs, at most so many: enough to evaluate, and quick to translate.
 SHARE, MOST = 0.05, 2_000
 # Pairs are sorted by the target's length in steps of so many tokens, and then by the source's: on Multi30k a batch of
 # 16 is 5 % padding, against 12 % where the sum of both lengths is sorted.
 STEP = 8
-# Pairs that are read at once when nothing is learned.
+# Batch size outside training.
 EVALUATION_PAIRS = 32
 
-# The criterion's target length is the source's and so many characters (paper, appendix).
+# Target length of the ranking criterion: that of the source plus this many characters (paper, appendix).
 LONGER = 5
-# Ours: no translation is longer than this many times its source, and some characters.
+# Ours: the maximum length is this many times that of the source, plus some characters.
 MOST_TIMES, MOST_MORE = 3, 50
-# The most characters of the sources that are decoded side by side, in all, whatever their number.
+# Characters of all sources of a batch together, at most.
 BATCH_CHARACTERS = 8192
-# A text that is longer is translated piece by piece, whatever there was in training.
+# A longer text is translated piece by piece, whatever the max_length of the training.
 LONGEST = 1000
-# And one that is longer still is refused: it takes a minute, and is no sentence.
+# A text longer than this is an error: it would take a minute, and is no sentence.
 MAX_CHARACTERS = 20_000
-# Texts that are sorted by length together when many are translated: what bounds the memory.
+# Texts that are sorted by length together when many are translated; bounds the memory.
 POOL = 256
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…:;]) +")
 
 
 class TranslationSettings(TaskSettings):
-    """What a translator is trained with, besides what every task has."""
+    """Settings of a translator, in addition to those of every task."""
 
     source: Text = setting(
         "de",
@@ -136,7 +137,7 @@ PAPER = Preset(
     },
 )
 
-# Ours throughout.
+# All values are ours.
 FAST = Preset(
     "fast",
     TranslationSettings.of(
@@ -156,7 +157,7 @@ RULE = Rule(
     by_items={"batch_size": ((500, 16), (5_000, 32))},
     steps=((500, 1_000), (5_000, 2_500), (30_000, 9_000), (1_000_000, 100_000)),
 )
-# Two layers of the encoder and of the decoder for fewer characters than this.
+# With fewer characters than this, encoder and decoder have two layers each.
 TWO_LAYERS = 1_000_000
 
 
@@ -166,11 +167,11 @@ class Pairs:
 
     sources: list[Tensor]  # of each sentence, (T,), int64, T at least 1; without start and end
     targets: list[Tensor]  # the same
-    source_texts: list[str]  # as they are in the file, whatever the vocabulary does not know or puts in lower case
+    source_texts: list[str]  # as in the file: with unknown characters, and not in lower case
     target_texts: list[str]
 
 
-def pair_batches(model: Translator, part: Pairs, batch_size: int, **how: int) -> LengthBatches:
+def pair_batches(model: Translator, part: Pairs, batch_size: int, **shard: int) -> LengthBatches:
     """Pairs of similar length: source, and the target with its start and end."""
     start, end = torch.tensor([model.start]), torch.tensor([model.end])
     source_lengths, target_lengths = lengths_of(part.sources), lengths_of(part.targets) + 1
@@ -183,7 +184,7 @@ def pair_batches(model: Translator, part: Pairs, batch_size: int, **how: int) ->
         return {**pad("source", part.sources, rows, model.padding), **inputs, "labels": labels["labels"]}
 
     by_length = target_lengths // STEP * (source_lengths.max() + 1) + source_lengths
-    return LengthBatches(by_length, batch_size, collate, **how)
+    return LengthBatches(by_length, batch_size, collate, **shard)
 
 
 def batch_loss(model: nn.Module, batch: Batch) -> Tensor:
@@ -196,7 +197,7 @@ def batch_loss(model: nn.Module, batch: Batch) -> Tensor:
 
 @torch.no_grad()
 def loss_per_character(model: Translator, part: Pairs, tick: Tick = silent) -> float:
-    """Mean loss in nats over all characters of the targets, and their ends, each with the right ones before it."""
+    """Mean loss in nats over all characters of the targets and their ends, given the correct ones before."""
     device = next(model.parameters()).device
     batches = pair_batches(model, part, EVALUATION_PAIRS)
     total, count = 0.0, 0
@@ -209,12 +210,12 @@ def loss_per_character(model: Translator, part: Pairs, tick: Tick = silent) -> f
 
 @dataclass(frozen=True)
 class Scores:
-    """Of some translations against one reference each, in percent."""
+    """Scores of translations, each against one reference, in percent."""
 
     bleu: float
     chrf: float
     exact_match: float
-    signatures: dict[str, str]  # of sacrebleu, by figure: what makes the numbers comparable
+    signatures: dict[str, str]  # of sacrebleu, by figure: how it was computed
 
 
 def score(translations: Sequence[str], references: Sequence[str], lowercase: bool = False) -> Scores:
@@ -238,7 +239,7 @@ def score(translations: Sequence[str], references: Sequence[str], lowercase: boo
 def bleu_statistics(
     translations: Sequence[str], references: Sequence[str], lowercase: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of each sentence what the corpus' BLEU is made of, (N, 10), and its own BLEU, (N,)."""
+    """The statistics of each sentence that the BLEU of the corpus is computed from, (N, 10), and its own BLEU, (N,)."""
     from sacrebleu.metrics import BLEU  # type: ignore[attr-defined]
 
     metric = BLEU(lowercase=lowercase, effective_order=True)
@@ -256,175 +257,6 @@ def bleu_of(sums: np.ndarray) -> float:
     return result
 
 
-class TranslationTask(Task[TranslationSettings]):
-    name = translation_commands.NAME
-    settings = TranslationSettings
-    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
-    model = Translator
-    unit = "characters"
-    best_by = "loss"
-    compared = ("loss", "bleu", "exact_match")
-    units: ClassVar = {
-        "loss": "nats per character",
-        "bleu": "of 100",
-        "chrf": "of 100",
-        "exact_match": "% of sentences",
-    }
-    toy = (BUILT_IN, "trained on numbers, dates and times alone: a toy")
-    paper_corpus = "iwslt"
-    data_keys = ("train", "valid", "test", "source", "target")
-    evaluation_options = ("beam", "alpha")
-    next_commands = ("evaluate {run}", "translate {run}")
-
-    def columns(self, settings: TranslationSettings) -> Columns:
-        return Columns(
-            names=("source", "target"),
-            header={
-                "source": ("src", *language_names(settings.source)),
-                "target": ("tgt", "trg", *language_names(settings.target)),
-            },
-            named={"source": settings.source, "target": settings.target},
-            strict=False,
-            parallel={"source": settings.source, "target": settings.target},
-            group="target",
-            share=SHARE,
-            most=MOST,
-            hold_out_by_folder=True,
-            skip_empty=True,
-            unit="pairs",
-        )
-
-    def rule(self, settings: TranslationSettings, preset: str) -> Rule | None:
-        return RULE if preset == "fast" else None
-
-    def choices(self, settings: TranslationSettings, train: Part, given: Collection[str]) -> dict[str, Any]:
-        """The number of layers, and as many widths."""
-        if "num_layers" in given or (isinstance(settings.kernel_size, tuple) and "kernel_size" in given):
-            return {}
-        layers = 2 if self.amount(settings, train).tokens < TWO_LAYERS else settings.num_layers
-        own = settings.kernel_size if "kernel_size" in given or settings.cell != "qrnn" else (6, *[2] * (layers - 1))
-        return {"num_layers": layers, "kernel_size": own}
-
-    def amount(self, settings: TranslationSettings, train: Part) -> Amount:
-        return Amount(max(1, sum(map(len, train["target"]))), len(train), "characters")
-
-    def built_in(self, settings: TranslationSettings, splits: Sequence[str]) -> Corpus:
-        if (settings.source, settings.target) != ("de", "en"):
-            raise DataError(
-                f"the built-in translations are from de to en, not from {settings.source} to {settings.target}; for "
-                "other languages give --data"
-            )
-
-        def make(split: str) -> dict[str, Iterable[str]]:
-            sources, targets = zip(*number_words.load(split), strict=True)
-            return {"source": sources, "target": targets}
-
-        return built_in(BUILT_IN, make, splits)
-
-    def read(
-        self,
-        settings: TranslationSettings,
-        data: Sequence[str],
-        splits: Sequence[str],
-        saved: Mapping[str, Any],
-        own: bool,
-    ) -> Corpus:
-        corpus = super().read(settings, data, splits, saved, own)
-        train, longest = corpus.parts.get("train"), settings.max_length
-        if data and train is not None and longest is not None:
-            corpus.parts["train"] = _without_long(train, longest, corpus.notes)
-        known = set(corpus.parts["train"]["target"]) if train is not None and data else set()
-        for split, part in corpus.parts.items():
-            if split != "train" and (both := sum(target in known for target in part["target"])):
-                corpus.notes.append(f"{split}: {both:,} of {len(part):,} target sentences also occur in train")
-        return corpus
-
-    def baselines(self, settings: TranslationSettings, data: Dataset) -> Baselines | None:
-        if not settings.sample:
-            return None
-        valid, sample = data.parts["valid"], settings.sample
-        copied = score(valid.source_texts[:sample], valid.target_texts[:sample], lowercase=settings.lowercase)
-        return Baselines(
-            "bleu",
-            {"copying the source": copied.bleu},
-            higher_is_better=True,
-            advice="More pairs help most, then more epochs (epochs=NUMBER).",
-        )
-
-    def facts(self, settings: TranslationSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
-        return {"source": settings.source, "target": settings.target}
-
-    def make_vocabulary(self, settings: TranslationSettings, train: Part, notes: list[str]) -> Vocabulary:
-        # One for both languages. Joined: counting characters costs as much for a short text as for a long one.
-        texts = train["source"] + train["target"]
-        cased = [text.lower() for text in texts] if settings.lowercase else texts
-        return Vocabulary.build(["".join(cased)], "character", SPECIALS, notes, **settings.vocabulary)
-
-    def encode(
-        self, settings: TranslationSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
-    ) -> tuple[Pairs, dict[str, Any]]:
-        sides = {name: vocabulary.encode_all(part[name]) for name in ("source", "target")}
-        unknown = vocabulary.special("unknown")
-        assert unknown is not None
-        count = sum(int((torch.cat(ids) == unknown).sum()) for ids in sides.values())
-        summary = {
-            "pairs": len(part),
-            "characters": [sum(map(len, ids)) for ids in sides.values()],
-            "longest": [max(map(len, ids)) for ids in sides.values()],
-            "unknown": count,
-            "outside": count,
-        }
-        return Pairs(sides["source"], sides["target"], part["source"], part["target"]), summary
-
-    def build(self, settings: TranslationSettings, data: Dataset) -> Translator:
-        if settings.sample:
-            # Before training, not after its first epoch: says so if sacrebleu is missing.
-            score(["a"], ["a"])
-        torch.manual_seed(settings.seed)
-        special: dict[str, Any] = {role: data.vocabulary.special(role) for role in ("padding", "start", "end")}
-        return Translator(
-            len(data.vocabulary),
-            **settings.layers,
-            embedding_size=settings.embedding_size,
-            **special,
-        )
-
-    def batches(self, settings: TranslationSettings, part: Pairs, model: Any, world: World) -> LengthBatches:
-        how = {"seed": settings.seed, "rank": world.rank, "world_size": world.size}
-        return pair_batches(model, part, settings.batch_size, **how)
-
-    def loss(
-        self, settings: TranslationSettings, model: nn.Module, batch: Batch, carried: Carried
-    ) -> tuple[Tensor, int, Carried]:
-        return batch_loss(model, batch), int(batch["target_lengths"].sum()), None
-
-    def validate(
-        self, settings: TranslationSettings, model: Any, part: Pairs, vocabulary: Vocabulary, tick: Tick
-    ) -> dict[str, float]:
-        """The loss on all of the part; BLEU and exact match on its first sentences, decoded greedily."""
-        figures = {"loss": loss_per_character(model, part, tick)}
-        if settings.sample:
-            sources, references = part.source_texts[: settings.sample], part.target_texts[: settings.sample]
-            translations = [best.text for best, *_ in Decoder(model, vocabulary).translate(sources, beam=1)]
-            scores = score(translations, references, lowercase=vocabulary.lowercase)
-            figures |= {"bleu": scores.bleu, "chrf": scores.chrf, "exact_match": scores.exact_match}
-        return figures
-
-
-def _without_long(part: Part, max_length: int, notes: list[str]) -> Part:
-    rows = [
-        row for row, pair in enumerate(zip(*part.columns.values(), strict=True)) if max(map(len, pair)) <= max_length
-    ]
-    if not rows:
-        raise DataError(f"{part.files[0]}: every pair has a side of more than max_length = {max_length} characters")
-    if left_out := len(part) - len(rows):
-        notes.append(
-            f"train: {left_out:,} of {len(part):,} pairs left out because a side has more than max_length = "
-            f"{max_length} characters"
-        )
-    return part.select(rows)
-
-
 @dataclass(frozen=True)
 class Translation:
     """One translation of a text."""
@@ -432,12 +264,12 @@ class Translation:
     text: str
     score: float  # by the ranking criterion
     log_probability: float
-    finished: bool  # False if it was cut off at the greatest length
+    finished: bool  # False if it was cut off at the maximum length
     attention: Tensor | None = None  # (T, S): each character, and the end mark, on the characters of the source
 
 
 class Decoder:
-    """A model and its vocabulary, which translate texts."""
+    """Translates texts with a model and its vocabulary."""
 
     def __init__(self, model: Translator, vocabulary: Vocabulary) -> None:
         self.model, self.vocabulary = model, vocabulary
@@ -445,6 +277,7 @@ class Decoder:
         roles = ("padding", "start", "unknown")
         self._never = torch.tensor([vocabulary.special(role) for role in roles], device=self.device)
 
+    @torch.no_grad()
     def translate(
         self,
         texts: Sequence[str],
@@ -459,61 +292,45 @@ class Decoder:
     ) -> list[list[Translation]]:
         """The n best translations of each text, best first, in the order of the texts. None may be empty.
 
-        batch_size: texts that are decoded side by side; None: those whose beams have HYPOTHESES together.
+        batch_size: in texts; None: as many as have HYPOTHESES hypotheses together.
         The result for a text does not depend on the others, but for the rounding of the matrix products. `tick` is
         called after each batch, `each_step` after each step of the search; both may raise to end it.
         """
         if not texts:
             return []
         ids = [self.vocabulary.encode(text) for text in texts]
-        batches = EvaluationBatches(
-            lengths_of(ids),
-            lambda rows: pad("source", ids, rows, self.model.padding),
-            batch_size=max(1, HYPOTHESES // beam) if batch_size is None else batch_size,
-            max_tokens=BATCH_CHARACTERS,
-        )
+        size = max(1, HYPOTHESES // beam) if batch_size is None else batch_size
+        batches = padded_batches("source", ids, self.model.padding, batch_size=size, max_tokens=BATCH_CHARACTERS)
+
+        def step(tokens: Tensor, decoding: Decoding) -> tuple[Tensor, Decoding, Tensor | None]:
+            log_probabilities, decoding, weights = self.model.advance(tokens, decoding)
+            each_step()
+            # Padding, start and unknown are not characters of a translation.
+            allowed = log_probabilities.index_fill(1, self._never, float("-inf"))
+            # Otherwise the weights of all hypotheses would be kept to the end, which takes much memory.
+            return allowed, decoding, weights if attention else None
+
         translations: list[list[Translation]] = [[] for _ in texts]
         for done, (rows, batch) in enumerate(zip(batches.rows, batches, strict=True), 1):
             lengths = batch["source_lengths"]
-            hypotheses = self._search(batch["source"], lengths, beam, alpha, n_best, attention, each_step)
+            hypotheses = beam_search(
+                step,
+                self.model.decoding(batch["source"].to(self.device), lengths.to(self.device)),
+                len(lengths),
+                start=self.model.start,
+                end=self.model.end,
+                target_lengths=lengths + LONGER,
+                max_lengths=MOST_TIMES * lengths + MOST_MORE,
+                beam=beam,
+                alpha=alpha,
+                n_best=n_best,
+                select=Decoding.rows,
+                device=self.device,
+            )
             for row, best in zip(rows.tolist(), hypotheses, strict=True):
                 translations[row] = [self._translation(each, len(ids[row])) for each in best]
             tick(done, len(batches))
         return translations
-
-    @torch.no_grad()
-    def _search(
-        self,
-        tokens: Tensor,
-        lengths: Tensor,
-        beam: int,
-        alpha: float,
-        n_best: int,
-        attention: bool,
-        each_step: Callable[[], None],
-    ) -> list[list[Hypothesis]]:
-        def step(tokens: Tensor, decoding: Decoding) -> tuple[Tensor, Decoding, Tensor | None]:
-            log_probabilities, decoding, weights = self.model.advance(tokens, decoding)
-            each_step()
-            # Padding, start and unknown are no characters that could be put out.
-            allowed = log_probabilities.index_fill(1, self._never, float("-inf"))
-            # Those of all hypotheses would be kept to the end: a lot, if nobody looks at them.
-            return allowed, decoding, weights if attention else None
-
-        return beam_search(
-            step,
-            self.model.decoding(tokens.to(self.device), lengths.to(self.device)),
-            len(lengths),
-            start=self.model.start,
-            end=self.model.end,
-            target_lengths=lengths + LONGER,
-            max_lengths=MOST_TIMES * lengths + MOST_MORE,
-            beam=beam,
-            alpha=alpha,
-            n_best=n_best,
-            select=Decoding.rows,
-            device=self.device,
-        )
 
     def _translation(self, hypothesis: Hypothesis, source_length: int) -> Translation:
         attention = hypothesis.attention
@@ -566,7 +383,7 @@ def _cut(sentence: str, longest: int) -> list[str]:
 @dataclass(frozen=True)
 class TranslationEvaluation(Evaluation):
     pairs: int
-    unknown: int  # characters that the vocabulary does not have
+    unknown: int  # characters that are not in the vocabulary
     loss: float  # nats per character of the targets
     bleu: float
     chrf: float
@@ -592,14 +409,14 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
     translator.translate("dreihundertzwölf").text
     """
 
-    kinds = ("character",)
-    roles = tuple(SPECIALS)
+    vocabulary_kinds = ("character",)
+    special_tokens = tuple(SPECIALS)
     model: Translator
 
     def __init__(self, task: Task[TranslationSettings], run: Any, device: str | torch.device = "cpu") -> None:
         super().__init__(task, run, device)
         self._check_special_tokens()
-        # Characters that are translated as one piece: no more than a side of training could have.
+        # Characters that are translated as one piece: at most the length of a side in training.
         self.longest = min(LONGEST, self.settings.max_length or LONGEST)
 
     @cached_property
@@ -628,7 +445,7 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         parts = pieces(text, self.longest)
         if len(parts) > 1:
             return _joined(self.decoder.translate(parts, beam=beam, alpha=alpha))
-        # Of a long text of which all but one piece is blank, the attention would be on that piece.
+        # If all but one piece of a long text is blank, the attention would belong to that piece alone.
         attention = attention and parts == [text]
         (best,) = self.decoder.translate(parts, beam=beam, alpha=alpha, n_best=n, attention=attention)
         return best
@@ -671,41 +488,29 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         Args:
             data: folders; those of the training if not given.
         """
-        return self._evaluate(split, data, tick, beam, alpha)[0]
+        return self.evaluate_rows(split, data, tick, beam=beam, alpha=alpha)[0]
 
-    def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
-        how = {"beam": BEAM, "alpha": ALPHA, **options}
-        evaluation, translations, references, sha256 = self._evaluate(split, data, tick, how["beam"], how["alpha"])
-        statistics, scores = bleu_statistics(translations, references, self.vocabulary.lowercase)
-        return evaluation, Rows(statistics, bleu_of, scores, "bleu", "sentences", sha256)
-
-    def _evaluate(
-        self, split: str, data: list[str] | None, tick: Tick, beam: int, alpha: float
-    ) -> tuple[TranslationEvaluation, list[str], list[str], str]:
-        """The figures, the translations, the references, and the hash of the pairs."""
-        _check_search(beam, alpha)
+    def evaluate_rows(
+        self, split: str, data: list[str] | None, tick: Tick, **options: Any
+    ) -> tuple[TranslationEvaluation, Rows]:
+        search: dict[str, Any] = {"beam": BEAM, "alpha": ALPHA, **options}
+        _check_search(**search)
         name, part, dataset = self._dataset(split, data)
         loss = loss_per_character(self.model, part)
-        best = [
-            first.text for first, *_ in self.decoder.translate(part.source_texts, beam=beam, alpha=alpha, tick=tick)
-        ]
-        scores = score(best, part.target_texts, lowercase=self.vocabulary.lowercase)
-        evaluation = TranslationEvaluation(
-            corpus=dataset.corpus.name,
-            split=name,
-            notes=tuple(dataset.notes),
-            pairs=len(best),
-            unknown=dataset.summaries[name]["unknown"],
+        results = self.decoder.translate(part.source_texts, **search, tick=tick)
+        best, references = [first.text for first, *_ in results], part.target_texts
+        scores = score(best, references, lowercase=self.vocabulary.lowercase)
+        evaluation = TranslationEvaluation.of(
+            dataset,
+            name,
             loss=loss,
-            bleu=scores.bleu,
-            chrf=scores.chrf,
-            exact_match=scores.exact_match,
-            bleu_lowercase=score(best, part.target_texts, lowercase=True).bleu,
-            beam=beam,
-            alpha=alpha,
-            signatures=scores.signatures,
+            **dataclasses.asdict(scores),
+            bleu_lowercase=score(best, references, lowercase=True).bleu,
+            **search,
         )
-        return evaluation, best, part.target_texts, dataset.corpus.parts[name].sha256
+        statistics, by_sentence = bleu_statistics(best, references, self.vocabulary.lowercase)
+        sha256 = dataset.corpus.parts[name].sha256
+        return evaluation, Rows(statistics, bleu_of, by_sentence, "bleu", "sentences", sha256)
 
     @cached_property
     def card(self) -> dict[str, Any]:
@@ -715,7 +520,7 @@ class TranslationPipeline(Pipeline[TranslationSettings]):
         return {"source": source, "target": target, "examples": self._examples(EXAMPLES.get(name, {}))}
 
     def _examples(self, expected: Mapping[str, str]) -> list[str]:
-        """Those that the model translates as they are meant."""
+        """Those that the model translates correctly."""
         best = zip(expected.items(), self.translate_all(expected), strict=True)
         right = [text for (text, meant), (first, *_) in best if re.fullmatch(meant, _words_of(first.text))]
         return right[:MOST_EXAMPLES]
@@ -771,7 +576,7 @@ def draw_attention(source: str, translation: Translation, path: Path) -> None:
 TRANSLATE_CHARACTERS, MAX_BEAM, MAX_ALPHA = 1_000, 16, 2.0
 # The attention is a number for each pair of characters, of each translation.
 ATTENTION_CHARACTERS, ATTENTION_BEST = 300, 4
-# How much of a batch a translation takes up, beside a text that is classified; more where the attention is kept.
+# The share of a batch that a translation takes up, compared with a classified text; more if attention is kept.
 TRANSLATION_SIZE, ATTENTION_SIZE = 4, 16
 
 
@@ -875,7 +680,7 @@ ENDPOINTS = (
     ),
 )
 
-# With the words that are right, as a regular expression: one that a model gets wrong is not offered.
+# With the correct words, as a regular expression: an example that a model gets wrong is not shown.
 EXAMPLES = {
     BUILT_IN: {
         "der dritte März neunzehnhundertsiebenundachtzig": "march third nineteen eighty seven",
@@ -909,7 +714,7 @@ BUILT_IN_EXAMPLES = tuple(EXAMPLES[BUILT_IN])[:MOST_EXAMPLES]
 
 
 def _words_of(text: str) -> str:
-    """Without capitals and punctuation, of which a corpus may have none.
+    """The words without capitals and punctuation, which a corpus may lack.
 
     >>> _words_of("Where's the station?")
     'wheres the station'
@@ -944,17 +749,173 @@ def translations_of(pipeline: TranslationPipeline, sentences: Sequence[str], pic
     return Shown(heading, example, [picture])
 
 
-TranslationTask.pipeline = TranslationPipeline
-TranslationTask.commands, TranslationTask.plots = translation_commands.COMMANDS, translation_commands.PLOTS
-TranslationTask.endpoints = ENDPOINTS
-TranslationTask.demo = Demo(
-    quality="% exact",
-    explained="unseen numbers, dates and times translated exactly",
-    minutes=Minutes(training=0.45, rest=0.3),
-    test=lambda pipeline, tick: pipeline.evaluate("test", tick=tick, beam=1).exact_match,
-    show=show_demo,
-    use=use,
-    commands=("translate {folder}/translation-qrnn 'der erste Mai zweitausendsechs'",),
-)
+class TranslationTask(Task[TranslationSettings]):
+    name = translation_commands.NAME
+    settings = TranslationSettings
+    presets: ClassVar = {preset.name: preset for preset in (DEMO, PAPER, FAST)}
+    model = Translator
+    pipeline = TranslationPipeline
+    unit = "characters"
+    best_by = "loss"
+    compared = ("loss", "bleu", "exact_match")
+    units: ClassVar = {
+        "loss": "nats per character",
+        "bleu": "of 100",
+        "chrf": "of 100",
+        "exact_match": "% of sentences",
+    }
+    size_rule = RULE
+    toy = (BUILT_IN, "trained on numbers, dates and times alone: a toy")
+    paper_corpus = "iwslt"
+    data_keys = ("train", "valid", "test", "source", "target")
+    evaluation_options = ("beam", "alpha")
+    commands, plots, endpoints = translation_commands.COMMANDS, translation_commands.PLOTS, ENDPOINTS
+    next_commands = ("evaluate {run}", "translate {run}")
+    demo = Demo(
+        quality="% exact",
+        explained="unseen numbers, dates and times translated exactly",
+        minutes=(0.45, 0.3),
+        figure="exact_match",
+        show=show_demo,
+        use=use,
+        commands=("translate {folder}/translation-qrnn 'der erste Mai zweitausendsechs'",),
+        evaluation={"beam": 1},
+    )
+
+    def columns(self, settings: TranslationSettings) -> Columns:
+        return Columns(
+            names=("source", "target"),
+            header={
+                "source": ("src", *language_names(settings.source)),
+                "target": ("tgt", "trg", *language_names(settings.target)),
+            },
+            named={"source": settings.source, "target": settings.target},
+            strict=False,
+            parallel={"source": settings.source, "target": settings.target},
+            group="target",
+            share=SHARE,
+            most=MOST,
+            hold_out_by_folder=True,
+            skip_empty=True,
+            unit="pairs",
+        )
+
+    def choices(self, settings: TranslationSettings, train: Part, given: Collection[str]) -> dict[str, Any]:
+        """The number of layers, and as many widths."""
+        if "num_layers" in given or (isinstance(settings.kernel_size, tuple) and "kernel_size" in given):
+            return {}
+        layers = 2 if self.amount(settings, train).tokens < TWO_LAYERS else settings.num_layers
+        own = settings.kernel_size if "kernel_size" in given or settings.cell != "qrnn" else (6, *[2] * (layers - 1))
+        return {"num_layers": layers, "kernel_size": own}
+
+    def amount(self, settings: TranslationSettings, train: Part) -> Amount:
+        return Amount(max(1, sum(map(len, train["target"]))), len(train), "characters")
+
+    def built_in(self, settings: TranslationSettings, splits: Sequence[str]) -> Corpus:
+        if (settings.source, settings.target) != ("de", "en"):
+            raise DataError(
+                f"the built-in translations are from de to en, not from {settings.source} to {settings.target}; for "
+                "other languages give --data"
+            )
+
+        def make(split: str) -> dict[str, Iterable[str]]:
+            sources, targets = zip(*number_words.load(split), strict=True)
+            return {"source": sources, "target": targets}
+
+        return built_in(BUILT_IN, make, splits)
+
+    def read(
+        self,
+        settings: TranslationSettings,
+        data: Sequence[str],
+        splits: Sequence[str],
+        saved: Mapping[str, Any],
+        own: bool,
+    ) -> Corpus:
+        corpus = super().read(settings, data, splits, saved, own)
+        train, longest = corpus.parts.get("train"), settings.max_length
+        if data and train is not None and longest is not None:
+            corpus.parts["train"] = _without_long(train, longest, corpus.notes)
+        known = set(corpus.parts["train"]["target"]) if train is not None and data else set()
+        for split, part in corpus.parts.items():
+            if split != "train" and (both := sum(target in known for target in part["target"])):
+                corpus.notes.append(f"{split}: {both:,} of {len(part):,} target sentences also occur in train")
+        return corpus
+
+    def baselines(self, settings: TranslationSettings, data: Dataset) -> Baselines | None:
+        if not settings.sample:
+            return None
+        valid, sample = data.parts["valid"], settings.sample
+        copied = score(valid.source_texts[:sample], valid.target_texts[:sample], lowercase=settings.lowercase)
+        return Baselines(
+            "bleu",
+            {"copying the source": copied.bleu},
+            higher_is_better=True,
+            advice="More pairs help most, then more epochs (epochs=NUMBER).",
+        )
+
+    def facts(self, settings: TranslationSettings, corpus: Corpus, saved: Mapping[str, Any]) -> dict[str, Any]:
+        return {"source": settings.source, "target": settings.target}
+
+    def make_vocabulary(self, settings: TranslationSettings, train: Part, notes: list[str]) -> Vocabulary:
+        # One for both languages. Joined: counting characters costs as much for a short text as for a long one.
+        texts = train["source"] + train["target"]
+        cased = [text.lower() for text in texts] if settings.lowercase else texts
+        return Vocabulary.build(["".join(cased)], "character", SPECIALS, notes, **settings.vocabulary)
+
+    def encode(
+        self, settings: TranslationSettings, part: Part, vocabulary: Vocabulary, facts: dict[str, Any]
+    ) -> tuple[Pairs, dict[str, Any]]:
+        sides = {name: vocabulary.encode_all(part[name]) for name in ("source", "target")}
+        summary = {
+            "pairs": len(part),
+            "characters": [sum(map(len, ids)) for ids in sides.values()],
+            "longest": [max(map(len, ids)) for ids in sides.values()],
+            "unknown": count_unknown(vocabulary, chain(*sides.values())),
+        }
+        return Pairs(sides["source"], sides["target"], part["source"], part["target"]), summary
+
+    def build(self, settings: TranslationSettings, data: Dataset) -> Translator:
+        if settings.sample:
+            # Before training, not after its first epoch: says so if sacrebleu is missing.
+            score(["a"], ["a"])
+        torch.manual_seed(settings.seed)
+        special: dict[str, Any] = {role: data.vocabulary.special(role) for role in ("padding", "start", "end")}
+        return Translator(len(data.vocabulary), **settings.layers, embedding_size=settings.embedding_size, **special)
+
+    def batches(self, settings: TranslationSettings, part: Pairs, model: Any, world: World) -> LengthBatches:
+        return pair_batches(model, part, settings.batch_size, **shard(settings, world))
+
+    def loss(
+        self, settings: TranslationSettings, model: nn.Module, batch: Batch, carried: Carried
+    ) -> tuple[Tensor, int, Carried]:
+        return batch_loss(model, batch), int(batch["target_lengths"].sum()), None
+
+    def validate(
+        self, settings: TranslationSettings, model: Any, part: Pairs, vocabulary: Vocabulary, tick: Tick
+    ) -> dict[str, float]:
+        """The loss on all of the part; BLEU and exact match on its first sentences, decoded greedily."""
+        figures = {"loss": loss_per_character(model, part, tick)}
+        if settings.sample:
+            sources, references = part.source_texts[: settings.sample], part.target_texts[: settings.sample]
+            translations = [best.text for best, *_ in Decoder(model, vocabulary).translate(sources, beam=1)]
+            scores = score(translations, references, lowercase=vocabulary.lowercase)
+            figures |= {name: getattr(scores, name) for name in ("bleu", "chrf", "exact_match")}
+        return figures
+
+
+def _without_long(part: Part, max_length: int, notes: list[str]) -> Part:
+    rows = [
+        row for row, pair in enumerate(zip(*part.columns.values(), strict=True)) if max(map(len, pair)) <= max_length
+    ]
+    if not rows:
+        raise DataError(f"{part.files[0]}: every pair has a side of more than max_length = {max_length} characters")
+    if left_out := len(part) - len(rows):
+        notes.append(
+            f"train: {left_out:,} of {len(part):,} pairs left out because a side has more than max_length = "
+            f"{max_length} characters"
+        )
+    return part.select(rows)
+
 
 TASK = TranslationTask()

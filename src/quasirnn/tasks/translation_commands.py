@@ -16,13 +16,15 @@ NAME = "translation"
 BEAM, ALPHA = 8, 0.6  # paper, section 3.3
 # Beyond these a search takes all memory there is, and scores are infinite.
 WIDEST, LARGEST_ALPHA = 256, 10
-HYPOTHESES = 256  # that are extended side by side, if no batch size is given
+HYPOTHESES = 256  # in a batch, if no batch size is given
+
+BeamSize = Annotated[int, typer.Option(help="Beam size; 1 is greedy.", min=1, max=WIDEST)]
 
 
 def translate(
     arguments: RunAndTexts = None,
     file: TextFile = None,
-    beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
+    beam: BeamSize = BEAM,
     alpha: Annotated[
         float,
         typer.Option(
@@ -65,7 +67,7 @@ def translate(
     # For what is typed: a file of a million lines would have as many notes.
     if text and not as_json:
         items = console.noting_unknown(pipeline.vocabulary, items)
-    # Only JSON has the texts beside their translations; `tee` would keep all of them for a reader that never comes.
+    # Only JSON has the texts as well; without it `tee` would keep all of them in memory.
     items, read = tee(items) if as_json else (items, items)
     results = pipeline.translate_all(read, beam=beam, alpha=alpha, n=n_best, batch_size=batch_size)
     if as_json:
@@ -84,7 +86,7 @@ def attention(
     text: OneText = None,
     file: OneTextFile = None,
     out: Picture = None,
-    beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy.", min=1, max=WIDEST)] = BEAM,
+    beam: BeamSize = BEAM,
 ) -> None:
     """Translate a sentence and plot the attention weights: source characters across, translation down.
 

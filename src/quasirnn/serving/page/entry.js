@@ -1,7 +1,7 @@
 // The text field of a panel: its limit with a counter, and the examples below it.
 
 export class Entry {
-  /** @param take called with the text of an example that was chosen */
+  /** @param take called with the text that was sent, or of an example that was chosen */
   constructor(panel, take) {
     this.field = panel.querySelector(".entry textarea");
     this.counter = panel.querySelector(".counter");
@@ -10,8 +10,12 @@ export class Entry {
     this.field.addEventListener("input", () => this.count());
   }
 
-  /** Enter is for sending, as in a field of one line; Shift and Enter still breaks the line. */
-  sendOnEnter(form) {
+  /** Enter sends, as in a field of one line; Shift and Enter still breaks the line. */
+  sendWith(form) {
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.take(this.text);
+    });
     this.field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();

@@ -13,7 +13,7 @@ export class Generation {
     this.form = panel.querySelector("form");
     this.messages = new Messages(panel);
     this.entry = new Entry(panel, () => this.go());
-    this.entry.sendOnEnter(this.form);
+    this.entry.sendWith(this.form);
     [this.act, this.stop] = [panel.querySelector(".act"), panel.querySelector(".stop")];
     [this.output, this.given, this.written] = ["#text", "#given", "#written"].map((id) => panel.querySelector(id));
     this.speed = panel.querySelector("#speed");
@@ -22,10 +22,6 @@ export class Generation {
     const names = ["temperature", "length", "top_k", "seed"];
     this.fields = Object.fromEntries(names.map((name) => [name, this.form.elements.namedItem(name)]));
     this.fields.temperature.addEventListener("input", () => this.warmth());
-    this.form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.go();
-    });
     this.stop.addEventListener("click", () => this.asking.abort());
   }
 

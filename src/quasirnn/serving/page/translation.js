@@ -13,17 +13,13 @@ export class Translation {
     this.form = panel.querySelector("form");
     this.messages = new Messages(panel);
     this.entry = new Entry(panel, () => this.translate());
-    this.entry.sendOnEnter(this.form);
+    this.entry.sendWith(this.form);
     this.best = panel.querySelector("#best");
     this.list = panel.querySelector("#hypotheses");
     this.figure = panel.querySelector("#attention");
     this.cut = panel.querySelector("#too-long");
     this.unknown = panel.querySelector(".unknown");
     this.map = new AttentionMap(panel.querySelector("#attention-map"), panel.querySelector("#attention-readout"));
-    this.form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.translate();
-    });
     this.list.addEventListener("change", (event) => this.choose(Number(event.target.value)));
   }
 
