@@ -28,7 +28,7 @@ README = Path(__file__).parents[1] / "README.md"
 # Of each task, so that it trains in a moment.
 SMALL = {
     "sentiment": [key for key in sentiment_keys("epochs=1", "max_steps=4") if not key.startswith("embedding_size")],
-    "language-model": [*LANGUAGE_MODEL_KEYS, "max_steps=4"],
+    "language-model": [*LANGUAGE_MODEL_KEYS.split(), "max_steps=4"],
     "translation": translation_keys("epochs=1", "max_steps=6"),
 }
 CHECKED_ELSEWHERE = ("bench", "doctor", "demo")

@@ -204,7 +204,7 @@ def test_the_steps_are_those_of_the_engine(tmp_path, cell):
     """Same losses as a run of `train` that writes one record a step, over the end of an epoch."""
     data = write_texts(tmp_path / "texts")
     train_tiny(tmp_path / "run", data, "epochs=2", "max_steps=20", cell=cell)
-    keys = [key for key in KEYS if not key.startswith(("epochs=", "max_steps="))]
+    keys = [key for key in KEYS.split() if not key.startswith(("epochs=", "max_steps="))]
     request = Request(data=[str(data)], preset="fast", overrides=[*keys, "epochs=2", "max_steps=20"])
     training = configure_cell(LANGUAGE_MODEL, request, cell, "cpu")
     prepared = LANGUAGE_MODEL.prepare(training.settings, training.data)

@@ -256,6 +256,11 @@ class Clock:
         job.future.add_done_callback(lambda future: self.ended.setdefault(name, self.now))
         return job
 
+    def end_of(self, name: str) -> float:
+        """When a job was done: whoever waits for its result may have it before the callback is called."""
+        wait_for(lambda: name in self.ended)
+        return self.ended[name]
+
 
 @pytest.fixture
 def clock(monkeypatch):
@@ -294,7 +299,7 @@ def test_guarantee_server_fair_short_jobs_do_not_starve_a_long_one(fair, tap, cl
     tap.allowed.release(1)
     assert result(long) == "long"
     # Alone it takes 2 s; half of the time is the short ones', and their lead.
-    assert clock.ended["long"] - began <= 2 * 2.0 + LEAD_SECONDS + 4 * SLICE_SECONDS
+    assert clock.end_of("long") - began <= 2 * 2.0 + LEAD_SECONDS + 4 * SLICE_SECONDS
     wait_for(lambda: fair.active + fair.queued == 0)
 
 
@@ -322,7 +327,7 @@ def test_what_a_job_had_while_nobody_waited_is_not_held_against_it(fair, tap, cl
     began = clock.now
     tap.allowed.release(1)
     assert result(long) == "long"
-    assert clock.ended["long"] - began <= 2.0 + 2 * 2.0 + LEAD_SECONDS + 4 * SLICE_SECONDS
+    assert clock.end_of("long") - began <= 2.0 + 2 * 2.0 + LEAD_SECONDS + 4 * SLICE_SECONDS
     wait_for(lambda: fair.active + fair.queued == 0)
 
 
@@ -337,7 +342,7 @@ def test_guarantee_server_fair_long_jobs_do_not_hold_up_a_short_one(fair, tap, c
         job = clock.job(f"short {number}", 1, short=True, client="short")
         fair.submit(job)
         result(job)
-        waits.append(clock.ended[f"short {number}"] - asked)
+        waits.append(clock.end_of(f"short {number}") - asked)
     # The step that was being made, and its own; time goes on between asking and submitting.
     assert sorted(waits)[18] <= 0.06
     wait_for(lambda: fair.active + fair.queued == 0)
@@ -352,7 +357,7 @@ def test_guarantee_server_fair_to_a_client_beside_one_with_many_jobs(fair, tap, 
     began = clock.now
     tap.allowed.release(1)
     assert result(few) == "few"
-    assert clock.ended["few"] - began <= 2 * 0.1 + 4 * SLICE_SECONDS
+    assert clock.end_of("few") - began <= 2 * 0.1 + 4 * SLICE_SECONDS
     wait_for(lambda: fair.active + fair.queued == 0)
 
 
@@ -361,7 +366,7 @@ def test_of_one_clients_jobs_the_one_that_has_had_least_is_next(fair, tap, clock
     fair.submit(clock.job("quick", 20, client="one"))
     tap.allowed.release(1)
     wait_for(lambda: fair.active + fair.queued == 0)
-    assert clock.ended["quick"] - 1000 <= 2 * 0.2 + 2 * SLICE_SECONDS
+    assert clock.end_of("quick") - 1000 <= 2 * 0.2 + 2 * SLICE_SECONDS
 
 
 def test_guarantee_server_fair_new_jobs_of_a_client_do_not_starve_its_old_one(fair, tap, clock):
@@ -381,7 +386,7 @@ def test_guarantee_server_fair_new_jobs_of_a_client_do_not_starve_its_old_one(fa
     tap.allowed.release(1)
     assert result(old) == "old"
     # Alone it takes a second, and a quarter of the time is its own.
-    assert clock.ended["old"] - began <= 4 * 1.0 + 4 * SLICE_SECONDS
+    assert clock.end_of("old") - began <= 4 * 1.0 + 4 * SLICE_SECONDS
     wait_for(lambda: fair.active + fair.queued == 0)
 
 
@@ -438,7 +443,7 @@ def test_guarantee_server_refuses_what_would_not_be_done_in_time(fair, tap, cloc
     assert 20 <= taken <= 30
     held.allowed.release(1)
     wait_for(lambda: fair.active + fair.queued == 0)
-    assert all(clock.ended[f"{number}"] - 1000 <= deadline + 1 for number in range(taken))
+    assert all(clock.end_of(f"{number}") - 1000 <= deadline + 1 for number in range(taken))
 
 
 def test_guarantee_server_fair_a_long_job_does_not_shut_out_one_that_is_soon_done(fair, tap, clock):
@@ -462,8 +467,8 @@ def test_guarantee_server_fair_a_long_job_does_not_shut_out_one_that_is_soon_don
     held.allowed.release(1)
     wait_for(lambda: fair.active + fair.queued == 0)
     # A second of its own, and as much of the other's in turns.
-    assert clock.ended["translation"] - began <= 2 * 1.0 + 4 * SLICE_SECONDS
-    assert clock.ended["generation"] - began <= 30.0
+    assert clock.end_of("translation") - began <= 2 * 1.0 + 4 * SLICE_SECONDS
+    assert clock.end_of("generation") - began <= 30.0
 
 
 def test_a_job_that_stands_still_ends_when_nobody_waits_for_it(fair, tap, clock):
