@@ -4,13 +4,13 @@ import csv
 import json
 import random
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from quasirnn.tasks.training_run import Trained
 from tasks import tiny_language_model
+from tasks.trained_once import trained_once
 
 TELLING = {"bad": "dull", "fair": "usual", "good": "great"}
 TWO, THREE = ("bad", "good"), ("bad", "fair", "good")
@@ -97,8 +97,8 @@ def train_tiny(out: Path, data: Path, *more: str, **request: object) -> Trained:
     return tiny_language_model.train_tiny(out, data, *more, task="sentiment", keys=keys, **request)
 
 
-@cache
-def train_runs(folder: Path) -> Path:
+@trained_once
+def train_runs(folder: Path) -> None:
     """`qrnn`, `lstm` and `three` (classes), trained on `two-classes` and `three-classes` beside them.
 
     To be left as they are: asked again, they are the same.
@@ -108,4 +108,3 @@ def train_runs(folder: Path) -> Path:
     train_tiny(folder / "qrnn", two)
     train_tiny(folder / "lstm", two, cell="lstm")
     train_tiny(folder / "three", three)
-    return folder
