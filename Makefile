@@ -20,7 +20,8 @@ SANITIZED := build/sanitize/quasirnn/_kernels.abi3.so
 # Errors only: what pip downloads is in constraints.txt.
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 # One thread per test worker, or the workers fight over the cores. Tests of one group share what is costly to set up.
-PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+# Compiled files are kept, whatever the environment says: the second pass and the processes that tests start read them.
+PYTEST  := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help demo docs notebooks wheel test-install test test-full test-browser stress torture check bench reproduce-language-model reproduce-sentiment reproduce-translation sanitize format clean FORCE

@@ -1,13 +1,18 @@
-"""Processes to be signalled and killed that begin at once: forked from one that has imported torch and the package.
+"""Processes that begin at once. Started from nothing, each would spend seconds on imports.
 
-Started from nothing, each would spend seconds on imports. The methods are those of `subprocess.Popen` that tests use.
+`Forked`, to be signalled and killed, comes from one that has imported torch and the package; its methods are those of
+`subprocess.Popen` that tests use. `run_with_torch` is for programs that import the package themselves: theirs has torch
+alone.
 """
 
+import functools
+import json
 import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -27,12 +32,17 @@ _context.set_forkserver_preload(
 
 
 class Forked:
-    """`main()` in a process of its own, as if `words` had been typed; what it prints is appended to a file."""
+    """`main()` in a process of its own, as if `words` had been typed; what it prints is appended to a file.
 
-    def __init__(self, main: Callable[[], None], words: Sequence[object], output: Path) -> None:
+    `more` is added to the environment.
+    """
+
+    def __init__(
+        self, main: Callable[[], None], words: Sequence[object], output: Path, more: Mapping[str, str] = {}
+    ) -> None:
         typed = [str(word) for word in words]
         # Accelerate tells its children about this process.
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("ACCELERATE_")}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("ACCELERATE_")} | more
         self._process = _context.Process(target=_run, args=(main, typed, str(output), environment))
         self._process.start()
         self.pid = self._process.pid
@@ -62,3 +72,59 @@ def _run(main: Callable[[], None], words: list[str], output: str, environment: d
     torch.set_num_threads(1)
     sys.argv = words
     main()
+
+
+# Runs a program for every line that it reads, and answers with its exit code.
+_WITH_TORCH = """
+import json, os, sys, traceback
+import torch
+
+for line in sys.stdin:
+    program, words, folder, environment, printed = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        for descriptor, file in enumerate((os.devnull, *printed)):
+            os.dup2(os.open(file, os.O_RDWR), descriptor)
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(folder)
+        sys.argv, code = ["-c", *words], 1
+        try:
+            exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@functools.cache
+def _with_torch() -> subprocess.Popen[str]:
+    """It ends with this process, whose pipe it reads."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("QUASIRNN_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", _WITH_TORCH],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def run_with_torch(
+    program: str, *words: str, cwd: Path | str = ".", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """`python -c PROGRAM WORDS` in a process that has imported torch and nothing of this package."""
+    server = _with_torch()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    with tempfile.NamedTemporaryFile("w+") as stdout, tempfile.NamedTemporaryFile("w+") as stderr:
+        job = (program, words, os.path.abspath(cwd), dict(os.environ if env is None else env))
+        print(json.dumps((*job, (stdout.name, stderr.name))), file=server.stdin, flush=True)
+        code = int(server.stdout.readline())
+        return subprocess.CompletedProcess(program, code, stdout.read(), stderr.read())

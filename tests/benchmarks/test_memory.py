@@ -1,5 +1,7 @@
 """Peak memory, in this process and in a fresh one."""
 
+from subprocess import CompletedProcess
+
 import pytest
 import torch
 
@@ -27,7 +29,15 @@ def test_without_proc_the_system_is_asked(monkeypatch):
     assert peak.peak >= peak.before > 0
 
 
-def test_a_process_that_fails_is_reported_with_its_last_line():
+def test_a_process_that_fails_is_reported_with_its_last_line(monkeypatch):
+    ended = CompletedProcess([], 1, "", "Traceback (most recent call last):\nRuntimeError: no device nowhere\n")
+    monkeypatch.setattr(memory.subprocess, "run", lambda *_, **__: ended)
+    with pytest.raises(MeasurementFailed, match=r"^measuring the layer failed: RuntimeError: no device nowhere$"):
+        in_child(scale.extra_memory, {"T": 5, "H": 4, "device": "cpu", "seed": 1}, "the layer")
+
+
+@pytest.mark.full
+def test_a_process_that_fails_is_reported():
     with pytest.raises(MeasurementFailed, match=r"measuring the layer failed: RuntimeError: .*nowhere"):
         in_child(scale.extra_memory, {"T": 5, "H": 4, "device": "nowhere", "seed": 1}, "the layer")
 

@@ -115,7 +115,14 @@ def test_two_demos_in_one_second_have_two_folders(tmp_path, monkeypatch):
     assert names == ["demo-20261117-123005", "demo-20261117-123005-2", "demo-20261117-123005-3"]
 
 
-@pytest.mark.parametrize("interruption", [demo.Interrupted, KeyboardInterrupt, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "interruption",
+    [
+        KeyboardInterrupt,
+        signal.SIGTERM,
+        *(pytest.param(each, marks=pytest.mark.full) for each in (demo.Interrupted, signal.SIGHUP)),
+    ],
+)
 def test_interrupted_it_leaves_nothing(quick, monkeypatch, interruption):
     def interrupted(*_):
         if isinstance(interruption, signal.Signals):

@@ -2,12 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from processes import run_with_torch
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "tests/golden/runs"
@@ -36,7 +36,9 @@ TYPED = {
     ("serve", CLASSIFIER): "serve",
 }
 PROGRAM = """
-import contextlib, importlib.machinery, io, json, sys
+import contextlib, importlib.machinery, io, json, sys, warnings
+
+warnings.simplefilter("ignore")
 
 class Bare(importlib.machinery.PathFinder):
     @classmethod
@@ -44,6 +46,7 @@ class Bare(importlib.machinery.PathFinder):
         return None if name.split(".")[0] in PACKAGES else super().find_spec(name, path, target)
 
 PACKAGES, typed = set(json.loads(sys.argv[1])), json.loads(sys.argv[2])
+assert not PACKAGES & sys.modules.keys()
 sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Bare
 from quasirnn.cli.main import main
 
@@ -71,8 +74,8 @@ print(json.dumps({"found": found, "hf": hf}))
 @pytest.fixture(scope="module")
 def without(tmp_path_factory):
     """Every command of TYPED, one after the other, in a process that has none of the optional packages."""
-    words = [sys.executable, "-W", "ignore", "-c", PROGRAM, json.dumps(sorted(PACKAGES)), json.dumps(list(TYPED))]
-    result = subprocess.run(words, cwd=tmp_path_factory.mktemp("bare"), capture_output=True, text=True)
+    words = json.dumps(sorted(PACKAGES)), json.dumps(list(TYPED))
+    result = run_with_torch(PROGRAM, *words, cwd=tmp_path_factory.mktemp("bare"))
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout.splitlines()[-1])
 

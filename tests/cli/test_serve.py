@@ -1,14 +1,17 @@
 """`quasirnn serve` as a user runs it: a process, a port, signals and mistakes."""
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -16,6 +19,7 @@ import pytest
 from cli.command import Process, here
 from quasirnn.cli import serve
 from quasirnn.serving.server import listen_unix
+from quasirnn.serving.start import serve as serve_here
 from quasirnn.training.processes import ECHO_SECONDS
 from serving.servers import answer_on, request_of, wait_for
 
@@ -212,6 +216,17 @@ def test_several_processes_serve_one_port_and_count_together(start, tiny_sentime
     assert [each["status"] for each in told if each["path"] == "/nowhere"] == [404]
 
 
+def test_a_process_of_several_ends_when_its_parent_is_gone(tiny_sentiment, monkeypatch):
+    """As soon as it serves, whenever the parent went."""
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: SimpleNamespace(is_alive=lambda: False))
+    monkeypatch.setattr("quasirnn.serving.start.share_cores", lambda workers: None)
+    ready, options = threading.Event(), {"queue": 8, "deadline": 60, "workers": 1}
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        serve_here(bound, runs=[tiny_sentiment / "qrnn"], processes=2, ready=ready, **options)
+    assert ready.is_set()
+
+
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
 def test_processes_end_with_a_parent_that_is_killed_while_they_start(tmp_path, tiny_sentiment):
     server = Process(tmp_path / "output", "serve", tiny_sentiment / "qrnn", "--processes", 2, "--port", 0)

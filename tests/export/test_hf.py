@@ -1,21 +1,25 @@
 """Our runs under transformers: generation, training, saving; offline."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 import quasirnn
+from processes import run_with_torch
 from quasirnn.errors import UserError
 from quasirnn.models.sampling import Sampler
 
-transformers = pytest.importorskip("transformers", reason="optional: pip install 'quasirnn[hf]'")
-hf = pytest.importorskip("quasirnn.hf")
-
 RUNS = Path(__file__).parents[1] / "golden/runs"
 LM, CLASSIFIER = RUNS / "language-model-qrnn", RUNS / "sentiment-qrnn"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _libraries():
+    """Imported where these tests run, not wherever they are collected: it takes seconds."""
+    global transformers, hf
+    transformers = pytest.importorskip("transformers", reason="optional: pip install 'quasirnn[hf]'")
+    hf = pytest.importorskip("quasirnn.hf")
 
 
 @pytest.fixture(scope="module")
@@ -187,5 +191,5 @@ def test_other_runs_are_refused(run, message):
 
 def test_without_the_package_one_line_names_the_remedy(tmp_path):
     program = "import sys; sys.modules['transformers'] = None\nimport quasirnn.hf"
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    result = run_with_torch(program)
     assert "pip install 'quasirnn[hf]'" in result.stderr.splitlines()[-1]

@@ -3,16 +3,19 @@
 import contextlib
 import http.client
 import json
-import os
 import re
-import subprocess
-import sys
+import signal
+import tempfile
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from golden.cases import RUNS
 from golden.command import HERE
 from golden.command import RUNS as FOLDER
+from processes import Forked
+from quasirnn.cli.main import main
 
 ANSWERS = HERE / "answers.json"
 JSON = {"Content-Type": "application/json"}
@@ -97,24 +100,20 @@ PIECES = ["The film", " ", "was not", "good at all!"]
 @contextlib.contextmanager
 def served(*options: str) -> Iterator[int]:
     """The server on all golden runs, in a process of its own; its port."""
-    runs = [str(FOLDER / name) for name in RUNS]
-    command = [sys.executable, "-m", "quasirnn", "serve", *runs, "--port", "0", *options]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stderr is not None
+    runs = [FOLDER / name for name in RUNS]
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "told"
+        told.touch()
+        process = Forked(main, ["quasirnn", "serve", *runs, "--port", 0, *options], told)
         try:
-            told = []
-            for line in process.stderr:
-                told.append(line)
-                if address := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-                    break
-            else:
-                raise AssertionError("".join(told))
+            while not (address := re.search(r"http://127\.0\.0\.1:(\d+)", told.read_text())):
+                assert process.poll() is None, told.read_text()
+                time.sleep(0.01)
             yield int(address[1])
+            process.send_signal(signal.SIGTERM)
+            assert process.wait() == 0
         finally:
-            process.terminate()
-            process.stderr.read()
-    assert process.returncode == 0
+            process.kill()
 
 
 def ask(port: int, request: dict[str, Any]) -> tuple[int, Any]:

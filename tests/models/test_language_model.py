@@ -148,9 +148,12 @@ def test_locked_dropout_keeps_the_expectation_and_changes_nothing_in_eval(cell):
     arguments = {"cell": cell, "num_layers": 1, "embedding_size": 6, "hidden_size": 6}
     model, plain = build(output_dropout=0.3, locked_dropout=True, **arguments), build(**arguments)
     assert torch.equal(model(text(9, 2))[0], plain(text(9, 2))[0])
-    expected, _ = model.hidden(text(5, 2))
+    tokens = text(5, 2)
+    expected, _ = model.hidden(tokens)
     model.train()
-    mean = torch.stack([model.hidden(text(5, 2))[0].detach() for _ in range(3000)]).mean(0)
+    # Each stream has a mask of its own.
+    many, _ = model.hidden(tokens.repeat(1, 3000))
+    mean = many.detach().unflatten(1, (3000, 2)).mean(1)
     # The standard error of a value is its size times sqrt(0.3 / 0.7 / 3000) = 0.012.
     torch.testing.assert_close(mean, expected.detach(), rtol=0.06, atol=1e-9)
 

@@ -15,6 +15,14 @@ pytestmark = pytest.mark.slow
 # aot_eager traces forward and backward as every back end does, and then runs the graph as it is. Inductor, which also
 # writes and compiles C++, takes half a minute and is tried once.
 aot_eager = "aot_eager"
+# What takes long there and has nothing to do with our operators: headers compiled ahead, which pay after many graphs,
+# not after one; a pool of compiling processes; vectors, and trying out which of them there are.
+IN_A_HURRY = {
+    "cpp_cache_precompile_headers": False,
+    "compile_threads": 1,
+    "cpp.simdlen": 1,
+    "cpp.vec_isa_ok": True,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +50,7 @@ def assert_same(mine: list[Tensor], true: list[Tensor]) -> None:
 @pytest.mark.parametrize(
     "options", [{}, pytest.param({"num_layers": 2, "bidirectional": True, "kernel_size": 3}, marks=pytest.mark.full)]
 )
-@torch._inductor.config.patch(cpp_cache_precompile_headers=False)  # they pay after many graphs, not after one
+@torch._inductor.config.patch(IN_A_HURRY)
 def test_inductor_whole_graph(options):
     rnn = QRNN(3, 5, **options)
     compiled = torch.compile(rnn, fullgraph=True, dynamic=True)
@@ -58,10 +66,21 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("with_lengths", [False, True])
-@pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
-def test_one_graph_and_no_recompilation_per_length(options, with_lengths):
-    rnn = QRNN(3, 5, 2, **options)
+# The other three, exported, are below.
+@pytest.mark.parametrize(
+    ("name", "with_lengths"),
+    [
+        ("bidirectional", True),
+        ("causal", False),
+        ("dense unmasked", True),
+        *(
+            pytest.param(name, with_lengths, marks=pytest.mark.full)
+            for name, with_lengths in (("bidirectional", False), ("causal", True), ("dense unmasked", False))
+        ),
+    ],
+)
+def test_one_graph_and_no_recompilation_per_length(name, with_lengths):
+    rnn = QRNN(3, 5, 2, **VARIANTS[name])
     counter = CompileCounterWithBackend(aot_eager)
     compiled = torch.compile(rnn, fullgraph=True, backend=counter)
     for T in (5, 9, 17, 33, 2, 4):
@@ -120,7 +139,7 @@ def test_compiled_training_of_16_bit_autocast():
         assert_same(results(rnn, compiled, x), results(rnn, rnn, x))
 
 
-@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("bidirectional", [pytest.param(False, marks=pytest.mark.full), True])
 def test_without_gradients(bidirectional):
     rnn = QRNN(3, 5, 2, kernel_size=3, bidirectional=bidirectional, zoneout=0.5).eval()
     compiled = torch.compile(rnn, fullgraph=True, backend=aot_eager)

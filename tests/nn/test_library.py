@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from processes import run_with_torch
 from quasirnn import QRNN
 from quasirnn.ops import backends
 
@@ -40,8 +41,7 @@ def test_saved_programs_run_on_the_library_alone(tmp_path):
         other = torch.randn(9, 2, 3)
         wanted = rnn(other)[0]
     torch.save(other, tmp_path / "x.pt")
-    program = [sys.executable, "-c", WITHOUT_THE_PACKAGE, backends.library_path(), str(tmp_path)]
-    result = subprocess.run(program, capture_output=True, text=True)
+    result = run_with_torch(WITHOUT_THE_PACKAGE, backends.library_path(), str(tmp_path))
     assert result.returncode == 0, result.stderr
     for output in torch.load(tmp_path / "outputs.pt"):
         torch.testing.assert_close(output, wanted)
@@ -49,7 +49,7 @@ def test_saved_programs_run_on_the_library_alone(tmp_path):
 
 def test_the_package_follows_a_library_that_is_loaded_already():
     program = "import sys, torch; torch.ops.load_library(sys.argv[1]); import quasirnn; print(quasirnn.QRNN(3, 4))"
-    result = subprocess.run([sys.executable, "-c", program, backends.library_path()], capture_output=True, text=True)
+    result = run_with_torch(program, backends.library_path())
     assert result.returncode == 0, result.stderr
 
 

@@ -66,7 +66,7 @@ def test_inspect_with_starts():
     torch.testing.assert_close(rnn.inspect(x, starts=starts)["l1"]["h"], rnn.eval()(x, starts=starts)[0])
 
 
-@pytest.mark.parametrize("options", [{}, {"bidirectional": True}], ids=str)
+@pytest.mark.parametrize("options", [pytest.param({}, marks=FULL), {"bidirectional": True}], ids=str)
 def test_exported_with_starts_and_offsets(options):
     class Packed(torch.nn.Module):
         def __init__(self):

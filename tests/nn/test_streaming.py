@@ -49,7 +49,7 @@ def in_pieces(rnn: QRNN, x: Tensor, sizes: list[int], state=None) -> tuple[Tenso
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("batch", [0, 1, 2, *(pytest.param(batch, marks=pytest.mark.full) for batch in range(3, 10))])
+@pytest.mark.parametrize("batch", [0, 1, *(pytest.param(batch, marks=pytest.mark.full) for batch in range(2, 10))])
 def test_guarantee_cut_anywhere_1000_random_splits(batch, dtype, worst_cell):
     draw = random.Random(batch)
     worst, where = 0.0, ""

@@ -1,13 +1,12 @@
 """docs/adding-a-pooling.md, followed to the letter: its two files, written out and run."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from processes import run_with_torch
 from quasirnn import QRNN
 from quasirnn.nn import quantize
 from quasirnn.ops import checks, layer, register_pooling
@@ -22,7 +21,7 @@ def test_the_page_works_as_it_is_written(tmp_path):
     (tmp_path / "use.py").write_text(use)
     (tmp_path / "test_bounded_pooling.py").write_text(test)
     program = 'import use, pytest; raise SystemExit(pytest.main(["-q", "-p", "no:cacheprovider"]))'
-    result = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    result = run_with_torch(program, cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
+from processes import run_with_torch
 from quasirnn.ops import backends
 
 # Imports, uses the package three times, and prints what was warned of and what the report says.
@@ -34,9 +33,8 @@ print(json.dumps({
 
 def run(**environment: str) -> dict:
     base = {name: value for name, value in os.environ.items() if not name.startswith("QUASIRNN_")}
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=base | environment, capture_output=True, text=True, check=True
-    )
+    result = run_with_torch(PROGRAM, env=base | environment)
+    result.check_returncode()
     found = json.loads(result.stdout)
     assert found["at_import"] == []
     assert found["h"] == [0.5, 0.75]

@@ -3,14 +3,12 @@
 The public functions never pass these on; a program that calls torch.ops.quasirnn itself may.
 """
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from ops.cases import Case
 from ops.operator_arguments import arguments, backward_arguments, stack_arguments
+from processes import run_with_torch
 from quasirnn.ops import backends, operators
 
 pytestmark = pytest.mark.skipif(
@@ -179,7 +177,7 @@ for call in calls:
         else:
             raise SystemExit("not refused")
 """
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    result = run_with_torch(program)
     assert result.returncode == 0, f"exit code {result.returncode}: {result.stderr}"
 
 

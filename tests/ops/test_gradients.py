@@ -12,8 +12,8 @@ from ops.cases import Case, axes, inputs, pairwise, public, results, upstream, v
 SWITCH = (False, True)
 SMALL = {"T": 3, "B": 2, "H": 2}
 FUNCTIONS = ("layer", "fused", "gated", "linear")
-# By default every pair of settings, three times in other company; `-m full` takes every variant.
-DRAWN = [Case(name, **SMALL, **row) for name in FUNCTIONS for seed in (6, 7, 8) for row in pairwise(seed, **axes(name))]
+# By default every pair of settings, twice in other company; `-m full` takes every variant.
+DRAWN = [Case(name, **SMALL, **row) for name in FUNCTIONS for seed in (6, 7) for row in pairwise(seed, **axes(name))]
 SAMPLE = list(dict.fromkeys(DRAWN))
 REST = [case for name in FUNCTIONS for case in variants(name, **SMALL) if case not in SAMPLE]
 # Sizes that the variants above do not have, and biases.
@@ -240,9 +240,14 @@ print(error.item() / torch.finfo(torch.float32).eps)
 """
 
 
-@pytest.mark.parametrize("instructions", ["AUTO", "SSE4_2", "COMPATIBLE"])
+@pytest.mark.parametrize(
+    "instructions", [*(pytest.param(each, marks=pytest.mark.full) for each in ("AUTO", "SSE4_2")), "COMPATIBLE"]
+)
 def test_the_weights_gradient_over_many_rows_whatever_routine_mkl_takes(instructions):
-    """60,000 rows, in units of float32's eps: MKL's routines for other processors lose 49 in one straight sum."""
+    """60,000 rows, in units of float32's eps: MKL's routines for other processors lose 49 in one straight sum.
+
+    What it takes here by itself is the next test.
+    """
     result = subprocess.run(
         [sys.executable, "-c", LONG_SUM],
         env=os.environ | {"MKL_CBWR": instructions},
@@ -251,3 +256,8 @@ def test_the_weights_gradient_over_many_rows_whatever_routine_mkl_takes(instruct
     )
     assert result.returncode == 0, result.stderr
     assert float(result.stdout) < 16
+
+
+def test_the_weights_gradient_over_many_rows(capsys):
+    exec(LONG_SUM, {})
+    assert float(capsys.readouterr().out) < 16

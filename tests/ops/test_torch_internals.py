@@ -1,12 +1,10 @@
 """Private parts of torch: what is used in their place where a version lacks them gives the same results."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch.func import grad
 
+from processes import run_with_torch
 from quasirnn import QRNN
 from quasirnn.ops import backends, torch_internals
 
@@ -59,7 +57,8 @@ print(float(whole.double().sum()), float(small.double().sum()))
 @pytest.mark.skipif(backends.kernels is None, reason="plain PyTorch has no kernels to look them up")
 def test_kernels_do_without(monkeypatch):
     monkeypatch.setenv("QUASIRNN_TORCH_INTERNALS", "off")
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    done = run_with_torch(PROGRAM)
+    done.check_returncode()
     torch.manual_seed(1)
     rnn, x = QRNN(320, 320), torch.randn(64, 4, 320)
     with torch.no_grad():

@@ -25,13 +25,16 @@ class ServerProcess:
     def __enter__(self) -> Self:
         # Into a file: a pipe that nobody reads would stop it when it is full.
         self._log = tempfile.NamedTemporaryFile("w+", suffix=".log")
-        self._process = subprocess.Popen(self._command, stderr=self._log)
+        self._process = self._start()
         while (address := re.search(r"http://127\.0\.0\.1:(\d+)", self.said())) is None:
             if not self.is_alive():
                 raise RuntimeError(f"the server did not start: {self.said()}")
             time.sleep(0.05)
         self.port = int(address[1])
         return self
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self._command, stderr=self._log)
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()

@@ -1,12 +1,17 @@
 """The server's promises with fewer requests than `make stress` sends; how fast it is does not matter here."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+import processes
+from quasirnn.cli.main import main
+from stress import run
 from stress.http_client import parse
 from stress.load import figures
 from stress.run import Plan, stress
+from stress.server_process import ServerProcess
 from tasks.tiny_language_model import train_tiny as train_language_model
 from tasks.tiny_language_model import write_texts
 from tasks.tiny_sentiment import train_tiny as train_sentiment
@@ -17,8 +22,16 @@ from tasks.tiny_translation import write_paired
 PLAN = Plan(warm_up=0.1, seconds=0.5, disconnects=20, mutants=150, clients=8)
 
 
+class Forked(ServerProcess):
+    """One that has imported everything."""
+
+    def _start(self):
+        return processes.Forked(main, self._command[2:], Path(self._log.name))
+
+
 @pytest.mark.slow
-def test_guarantee_the_server_holds_under_load_disconnects_mutants_and_sigterm(tmp_path):
+def test_guarantee_the_server_holds_under_load_disconnects_mutants_and_sigterm(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "ServerProcess", Forked)
     train_sentiment(tmp_path / "sentiment", write_labelled(tmp_path / "reviews"), "epochs=1")
     train_language_model(tmp_path / "language-model", write_texts(tmp_path / "texts"), "level=character")
     train_translation(tmp_path / "translation", write_paired(tmp_path / "pairs"), "epochs=1")

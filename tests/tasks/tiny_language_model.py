@@ -5,7 +5,6 @@ import gc
 import os
 import random
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,6 +12,7 @@ from unittest import mock
 from quasirnn.tasks import training_run
 from quasirnn.tasks.registry import find_task
 from quasirnn.tasks.training_run import Request, Trained, train
+from tasks.trained_once import trained_once
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "the", "dog", "ran", "to", "it"]
 # 14 steps an epoch; dropout and zoneout are those of the preset `fast`.
@@ -60,11 +60,10 @@ def train_tiny(out: Path, data: Path, *more: str, task: str = "language-model", 
         return train(find_task(task), asked)
 
 
-@cache
-def train_runs(folder: Path) -> Path:
+@trained_once
+def train_runs(folder: Path) -> None:
     """`word`, `character` and `lstm`, trained on `texts` beside them. To be left as they are: asked again, the same."""
     data = write_texts(folder / "texts")
     train_tiny(folder / "word", data)
     train_tiny(folder / "character", data, "level=character", "max_steps=10")
     train_tiny(folder / "lstm", data, "max_steps=10", cell="lstm")
-    return folder

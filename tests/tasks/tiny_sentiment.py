@@ -4,12 +4,13 @@ import csv
 import json
 import random
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from tasks import tiny_language_model
+from tasks.trained_once import trained_once
 
 TELLING = {"bad": "dull", "fair": "usual", "good": "great"}
 TWO, THREE = ("bad", "good"), ("bad", "fair", "good")
@@ -81,8 +82,8 @@ def write_vectors(file: Path, size: int = 8) -> dict[str, list[float]]:
 train_tiny = partial(tiny_language_model.train_tiny, task="sentiment", keys=keys)
 
 
-@cache
-def train_runs(folder: Path) -> Path:
+@trained_once
+def train_runs(folder: Path) -> None:
     """`qrnn`, `lstm` and `three` (classes), trained on `two-classes` and `three-classes` beside them.
 
     To be left as they are: asked again, they are the same.
@@ -92,4 +93,3 @@ def train_runs(folder: Path) -> Path:
     train_tiny(folder / "qrnn", two)
     train_tiny(folder / "lstm", two, cell="lstm")
     train_tiny(folder / "three", three)
-    return folder

@@ -2,10 +2,11 @@
 
 import random
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from tasks import tiny_language_model
+from tasks.trained_once import trained_once
 
 NOTES = {"c": "do", "d": "ré", "e": "mi", "f": "fa", "g": "sol", "h": "si"}
 PAIRS = {"train": 160, "valid": 8, "test": 12}
@@ -51,10 +52,9 @@ def write_paired(folder: Path, splits: Sequence[str] = tuple(PAIRS)) -> Path:
 train_tiny = partial(tiny_language_model.train_tiny, task="translation", keys=keys)
 
 
-@cache
-def train_runs(folder: Path) -> Path:
+@trained_once
+def train_runs(folder: Path) -> None:
     """`qrnn` and `lstm`, trained on `pairs` beside them. To be left as they are: asked again, they are the same."""
     data = write_paired(folder / "pairs")
     train_tiny(folder / "qrnn", data)
     train_tiny(folder / "lstm", data, cell="lstm")
-    return folder

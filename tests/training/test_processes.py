@@ -1,13 +1,15 @@
-"""Two processes under torchrun: they stop at the same step, resume exactly, and learn what one process learns."""
+"""Two processes as under torchrun: they stop at the same step, resume exactly, and learn what one process learns."""
 
 import json
 import signal
+import socket
 
 import pytest
 from torch import distributed
 
+from processes import Forked
 from quasirnn.errors import CheckpointError
-from training import program
+from training import program, scenarios
 from training.tiny import hashes, newest, run, series
 
 pytestmark = [
@@ -22,7 +24,16 @@ pytestmark = [
 def folder(tmp_path_factory):
     """Where the scenarios were played, a folder each. That they ended at all shows that none waited for the other."""
     folder = tmp_path_factory.mktemp("scenarios")
-    assert program.start(folder, processes=2, module="training.scenarios").wait() == 0, program.output(folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # What torchrun tells the processes that it starts; tests/cli/test_train.py starts it.
+    told = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    both = [
+        Forked(scenarios.main, ["scenarios", folder], folder / "output.txt", told | {"RANK": rank, "LOCAL_RANK": rank})
+        for rank in ("0", "1")
+    ]
+    assert [process.wait() for process in both] == [0, 0], program.output(folder)
     return folder
 
 

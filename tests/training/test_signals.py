@@ -2,13 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
+from processes import run_with_torch
 from quasirnn.training import processes
 from quasirnn.training.processes import SIGNALS, StopSignals
 
@@ -52,7 +51,7 @@ finally:
 
 
 def test_guarantee_stops_cleanly_a_second_signal_forces():
-    done = subprocess.run([sys.executable, "-c", FORCED], capture_output=True, text=True, timeout=60)
+    done = run_with_torch(FORCED)
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "")
 
 
