@@ -45,6 +45,15 @@ def test_classify_without_a_run_uses_the_installed_model_and_says_so(installed, 
     assert ("Model: reviews-en" in result.stderr) == (arguments[0] != "reviews-en")
 
 
+@pytest.mark.parametrize("arguments", [(), ("--file", "texts.txt")])
+def test_texts_of_a_pipe_or_a_file_need_no_run_either(installed, arguments):
+    Path("texts.txt").write_text("good film\nbad film\n")
+    result = here("classify", *arguments, stdin=b"good film\nbad film\n")
+    assert result.code == 0, result.stderr
+    assert [line.split("\t")[2] for line in result.stdout.splitlines()[1:]] == ["good film", "bad film"]
+    assert "Model: reviews-en" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -47,7 +47,8 @@ def resolve(run: Path | str) -> Path:
 
 def is_run(text: str) -> bool:
     """Whether a word of the command line is a folder, or the name of a model."""
-    return text in NAMES or Path(text).is_dir()
+    # Path("") is the current folder.
+    return text in NAMES or (text != "" and Path(text).is_dir())
 
 
 def default(task: str) -> str:
