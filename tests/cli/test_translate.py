@@ -18,7 +18,8 @@ def runs(tmp_path_factory):
     return train_runs(tmp_path_factory.getbasetemp() / "translation")
 
 
-@pytest.fixture(scope="module", params=["qrnn", "lstm"])
+# tests/tasks/test_translation_text.py has both cells by default.
+@pytest.fixture(scope="module", params=["qrnn", pytest.param("lstm", marks=pytest.mark.full)])
 def run(request, runs):
     return runs / request.param
 

@@ -176,13 +176,14 @@ def pairwise(seed: int, **choices: tuple) -> list[dict]:
     def pairs(row: dict) -> set:
         return set(itertools.combinations(row.items(), 2))
 
-    rows = []
+    rows, in_order = [], sorted(missing, key=repr)
     while missing:
         # Start from a pair that is still missing, so that every round makes progress.
-        start = dict(draw.choice(sorted(missing, key=repr)))
+        start = dict(draw.choice(in_order))
         tries = [{name: start.get(name, draw.choice(choices[name])) for name in names} for _ in range(50)]
         rows.append(max(tries, key=lambda row: len(pairs(row) & missing)))
         missing -= pairs(rows[-1])
+        in_order = [pair for pair in in_order if pair in missing]
     return rows
 
 
