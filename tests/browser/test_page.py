@@ -83,7 +83,7 @@ def test_everything_can_be_done_with_keys(page, server):
     page.press("TAB")
     assert page.focused() == "attention-map"
     page.press("ARROW_DOWN")
-    page.until_text("#attention-readout", "writing")
+    page.until_text("#attention-readout", "target “")
 
 
 def test_continuing_and_stopping_with_keys_keeps_the_focus(page):
