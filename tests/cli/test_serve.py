@@ -1,6 +1,7 @@
 """`quasirnn serve` as a user runs it: a process, a port, signals and mistakes."""
 
 import json
+import logging
 import multiprocessing
 import os
 import shutil
@@ -220,6 +221,8 @@ def test_a_process_of_several_ends_when_its_parent_is_gone(tiny_sentiment, monke
     """As soon as it serves, whenever the parent went."""
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: SimpleNamespace(is_alive=lambda: False))
     monkeypatch.setattr("quasirnn.serving.start.share_cores", lambda workers: None)
+    # Such a process says nothing of its models; this one goes on.
+    monkeypatch.setattr(logging.getLogger("quasirnn"), "filters", [])
     ready, options = threading.Event(), {"queue": 8, "deadline": 60, "workers": 1}
     with socket.create_server(("127.0.0.1", 0)) as bound:
         serve_here(bound, runs=[tiny_sentiment / "qrnn"], processes=2, ready=ready, **options)
