@@ -1,43 +1,39 @@
-"""Put tables of word vectors side by side: join-vectors.py FILE FILE ... OUT.npz
+"""Two files of word vectors side by side: join-vectors.py FIRST.npz SECOND.npz OUT.npz
 
-Words are in lower case. Where a table has no such word, its vector of "Word" is used, then that of "WORD", then zeros.
-Every table is scaled to the standard deviation of the first, so that none outweighs the others. The files have the
-formats of `train --vectors`.
+A word has the numbers of both files one after the other, zeros where a file lacks it. Words of the second file are read
+in lower case (the first that comes counts), and its numbers are scaled to the standard deviation of the first. The files
+are those that --vectors reads: `vectors`, (N, D), and `words_utf8`, the words in UTF-8 with "\\n" between them.
 """
 
 import sys
 
 import numpy as np
 
-from quasirnn.data.word_vectors import VectorTable, read_vectors
+
+def read(path: str) -> tuple[list[str], np.ndarray]:
+    with np.load(path, allow_pickle=False) as file:
+        return bytes(file["words_utf8"]).decode("utf-8").split("\n"), file["vectors"].astype(np.float32)
 
 
-class Everything(frozenset[str]):
-    def __contains__(self, word: object) -> bool:
-        return True
+def main() -> None:
+    if len(sys.argv) != 4:
+        sys.exit("usage: join-vectors.py FIRST.npz SECOND.npz OUT.npz")
+    (words, first), (others, second) = read(sys.argv[1]), read(sys.argv[2])
+    row = {word: number for number, word in enumerate(words)}
+    lower: dict[str, int] = {}
+    for number, word in enumerate(others):
+        lower.setdefault(word.lower(), number)
+    for word in lower:
+        row.setdefault(word, len(row))
+    joined = np.zeros((len(row), first.shape[1] + second.shape[1]), np.float32)
+    joined[: len(words), : first.shape[1]] = first
+    joined[[row[word] for word in lower], first.shape[1] :] = second[list(lower.values())] * (
+        first.std() / second.std()
+    )
+    text = np.frombuffer("\n".join(row).encode(), np.uint8)
+    np.savez(sys.argv[3], vectors=joined.astype(np.float16), words_utf8=text)
+    print(f"{sys.argv[3]}: {len(row):,} words, {joined.shape[1]} numbers each")
 
 
-def vector_of(word: str, table: VectorTable) -> np.ndarray | None:
-    forms = (word, word.capitalize(), word.upper())
-    return next((table.rows[form] for form in forms if form in table.rows), None)
-
-
-def main(*paths: str) -> None:
-    if len(paths) < 3 or not paths[-1].endswith(".npz"):
-        sys.exit(__doc__)
-    tables = [read_vectors(path, Everything()) for path in paths[:-1]]
-    words = sorted({word.lower() for table in tables for word in table.rows if "\n" not in word})
-    columns = []
-    for table in tables:
-        column = np.zeros((len(words), table.dimension), np.float32)
-        known = [(row, vector) for row, word in enumerate(words) if (vector := vector_of(word, table)) is not None]
-        vectors = np.stack([vector for _, vector in known])
-        scale = columns[0][np.any(columns[0], axis=1)].std() / vectors.std() if columns else 1.0
-        column[[row for row, _ in known]] = vectors * scale
-        columns.append(column)
-    vectors = np.concatenate(columns, axis=1).astype(np.float16)
-    np.savez_compressed(paths[-1], vectors=vectors, words_utf8=np.frombuffer("\n".join(words).encode(), np.uint8))
-    print(f"{paths[-1]}: {len(words):,} words, {vectors.shape[1]} dimensions")
-
-
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main()
