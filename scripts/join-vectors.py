@@ -1,8 +1,8 @@
 """Two files of word vectors side by side: join-vectors.py FIRST.npz SECOND.npz OUT.npz
 
 A word has the numbers of both files one after the other, zeros where a file lacks it. Words of the second file are read
-in lower case (the first that comes counts), and its numbers are scaled to the standard deviation of the first. The files
-are those that --vectors reads: `vectors`, (N, D), and `words_utf8`, the words in UTF-8 with "\\n" between them.
+in lower case (the first that comes counts), and its numbers are scaled to the standard deviation of the first. The
+files are those that --vectors reads: `vectors`, (N, D), and `words_utf8`, words in UTF-8 with "\\n" between them.
 """
 
 import sys
