@@ -6,8 +6,9 @@ from quasirnn.benchmarks import machine
 
 
 def test_the_machine_has_a_name_and_cores():
-    assert machine.cpu_name()
-    assert machine.usable_cores() >= 1
+    about = machine.describe()
+    assert about["cpu"]
+    assert about["cores"] >= 1
 
 
 @pytest.mark.skipif(not hasattr(os, "getloadavg"), reason="the system tells no load")

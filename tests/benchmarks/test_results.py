@@ -2,14 +2,13 @@
 
 import math
 
-import pytest
 import torch
 from torch import nn
 
 from benchmarks.tiny import AT_ONCE, PLANS
 from quasirnn import QRNN
 from quasirnn.benchmarks import floor, layer, passes, train_step
-from quasirnn.benchmarks.result import Figure, Setting, geometric_mean
+from quasirnn.benchmarks.result import Figure, Setting
 from quasirnn.benchmarks.tables import grid_table, ratio_grid, summary_table
 
 
@@ -137,4 +136,3 @@ def test_grid_and_summary():
     assert table.rows == [["1", "1.50", "nan"], ["8", "nan", "2.50"]]
     table = summary_table([Figure("memory", 17.25, "MB"), Figure("other", 1.0)])
     assert table.rows == [["memory", "17.2 MB"], ["other", "1.00"]]
-    assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ops.cases import Case, exact, inputs, public, results
-from quasirnn.benchmarks.correctness import one_product, plain_products
+from quasirnn.benchmarks.correctness import Product, plain_products
 from quasirnn.ops import backends, reference
 
 NUMBERS = 32  # at least so many in every result of a cell: with 16, luck exceeded the bound in 1 of 3,000 cells
@@ -35,6 +35,30 @@ def parts(values: Tensors, case: Case) -> Tensors:
     return {n: v for n, v in values.items() if n != name} | {
         f"{name}, {g}": v for g, v in zip("zfoi", chunks, strict=False)
     }
+
+
+def one_product(multiply: Product) -> Callable[..., Tensor]:
+    """`reference.convolve` with one product over the whole window, as the layer has it, not one for each tap."""
+
+    def convolve(
+        x: Tensor,
+        weight: Tensor,
+        context: Tensor | None = None,
+        *,
+        look_ahead: int = 0,
+        reverse: bool = False,
+        lengths: Tensor | None = None,
+        starts: Tensor | None = None,
+    ) -> Tensor:
+        if reverse:
+            starts = reference.turned(starts, lengths)
+            x = reference.flip(x, lengths)
+            backwards = convolve(x, weight, context, look_ahead=look_ahead, lengths=lengths, starts=starts)
+            return reference.flip(backwards, lengths)
+        windows = torch.cat(reference.taps(x, weight.shape[1], context, look_ahead, lengths, starts), dim=-1)
+        return multiply(windows.flatten(0, 1), weight.flatten(1)).view(*x.shape[:2], -1)
+
+    return convolve
 
 
 def plain_results(case: Case, dtype: torch.dtype, tensors: Tensors) -> list[Tensors]:

@@ -6,6 +6,7 @@ import pytest
 
 from quasirnn.errors import UserError
 from quasirnn.tasks import comparison
+from quasirnn.tasks.evaluation import as_columns
 from quasirnn.tasks.language_model import TASK
 from quasirnn.tasks.run_folder import Run, Training, create
 from tasks.recorded_run import LANGUAGE_MODEL, SENTIMENT, START, recorded, validated
@@ -100,4 +101,4 @@ def test_tasks_are_not_mixed(tmp_path):
 def test_both_forms_of_the_table():
     lines = [["run", "model", "loss"], ["a|b", "QRNN", "1.0"]]
     assert comparison.as_markdown(lines) == ["| run | model | loss |", "|---|---|---:|", "| a\\|b | QRNN | 1.0 |"]
-    assert comparison.as_columns(lines) == ["run  model  loss", "a|b  QRNN    1.0"]
+    assert as_columns(lines, names=2) == ["run  model  loss", "a|b  QRNN    1.0"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -151,7 +152,7 @@ def check_layer(
         return named(names, [h, *gradients, still, still[:STEPS]])
 
     exact = results(torch.float64, reference.convolve)
-    plain = [results(dtype, one_product(multiply)) for multiply in plain_products(dtype)]
+    plain = [results(dtype, partial(one_product, multiply)) for multiply in plain_products(dtype)]
     check = compare(mine, exact, plain, dtype, eps=64 if dtype == torch.float64 else 4)
     detail = f"{pooling}, width {k}" + (f", zoneout {zoneout}" if zoneout else "")
     return Check(f"{check.worst} ({detail}, {str(dtype).removeprefix('torch.')})", check.error, check.allowed)
@@ -183,28 +184,10 @@ def plain_products(dtype: torch.dtype) -> list[Product]:
     return [lambda x, w: x @ w.T, *([OneDnnProduct.apply] if with_one_dnn else [])]
 
 
-def one_product(multiply: Product) -> Callable[..., Tensor]:
+def one_product(multiply: Product, x: Tensor, weight: Tensor) -> Tensor:
     """`reference.convolve` with one product over the whole window, as the layer has it, not one for each tap."""
-
-    def convolve(
-        x: Tensor,
-        weight: Tensor,
-        context: Tensor | None = None,
-        *,
-        look_ahead: int = 0,
-        reverse: bool = False,
-        lengths: Tensor | None = None,
-        starts: Tensor | None = None,
-    ) -> Tensor:
-        if reverse:
-            starts = reference.turned(starts, lengths)
-            x = reference.flip(x, lengths)
-            backwards = convolve(x, weight, context, look_ahead=look_ahead, lengths=lengths, starts=starts)
-            return reference.flip(backwards, lengths)
-        windows = torch.cat(reference.taps(x, weight.shape[1], context, look_ahead, lengths, starts), dim=-1)
-        return multiply(windows.flatten(0, 1), weight.flatten(1)).view(*x.shape[:2], -1)
-
-    return convolve
+    windows = torch.cat(reference.taps(x, weight.shape[1], None, 0, None, None), dim=-1)
+    return multiply(windows.flatten(0, 1), weight.flatten(1)).view(*x.shape[:2], -1)
 
 
 def named(names: list[str], values: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -7,13 +7,15 @@ layer's own product in chunks is faster than one over all rows.
 
 from dataclasses import asdict, dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
+from statistics import geometric_mean
 
 import torch
 
 from quasirnn import QRNN
 from quasirnn.benchmarks.passes import MODES, gemm_pass, layer_pass, onednn_pass, time_passes, timed_cell
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, mean_and_worst, run_cases, silent
 from quasirnn.benchmarks.tables import Table, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
 from quasirnn.plots.heatmap import Grid, ratio_grids
@@ -36,14 +38,14 @@ class Case:
         return f"{self.mode}, batch {self.B}, length {self.T}, {self.H} units, {self.pooling}, width {self.k}"
 
 
-VARIANTS_BUDGET = Budget(seconds=0.8)
+ratio = itemgetter("ratio")
 
 
 @dataclass(frozen=True)
 class Plan:
     cases: tuple[Case, ...]
     budget: Budget  # for each cell of the grid
-    variants_budget: Budget = VARIANTS_BUDGET  # for each of the others
+    variants_budget: Budget  # for each of the others
 
 
 def grid(batches: tuple[int, ...], lengths: tuple[int, ...], H: int) -> tuple[Case, ...]:
@@ -62,8 +64,9 @@ FULL = Plan(
     grid((1, 8, 16, 32, 64, 128, 256), (32, 64, 128, 256, 512), 320)
     + variants((64, 128, 256, 512, 1024), (1, 2, 3, 6), ("f", "fo", "ifo"), B=16, T=64),
     Budget(seconds=2.0),
+    Budget(seconds=0.8),
 )
-QUICK = Plan(grid((1, 8, 64), (32, 256), 320), Budget(seconds=1.0, most_seconds=2.5))
+QUICK = Plan(grid((1, 8, 64), (32, 256), 320), Budget(seconds=1.0, most_seconds=2.5), Budget(seconds=0.8))
 
 
 def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
@@ -89,26 +92,15 @@ def time_case(case: Case, plan: Plan, setting: Setting) -> Cell:
     return timed_cell(case, samples, ratio=samples["QRNN"].best / floor)
 
 
-def ratio(cell: Cell) -> float:
-    value: float = cell["ratio"]
-    return value
-
-
 def summarise(cells: list[Cell]) -> list[Figure]:
-    def add(name: str, chosen: list[Cell]) -> None:
-        if chosen:
-            figures.append(Figure(f"{name}: geometric mean", geometric_mean(map(ratio, chosen))))
-
     figures: list[Figure] = []
     for mode in MODES:
         chosen = [cell for cell in cells if cell["block"] == "grid" and cell["mode"] == mode]
-        worst = max(chosen, key=ratio)
-        add(mode, chosen)
-        figures.append(Figure(f"{mode}: worst cell (batch {worst['B']} x length {worst['T']})", ratio(worst)))
-    others = [cell for cell in cells if cell["block"] == "variants"]
-    add("variants, f and ifo", [cell for cell in others if cell["pooling"] != "fo"])
-    add("variants, fo", [cell for cell in others if cell["pooling"] == "fo"])
-    if others:
+        figures += mean_and_worst(mode, chosen, ratio, max)
+    if others := [cell for cell in cells if cell["block"] == "variants"]:
+        for name, poolings in (("f and ifo", ("f", "ifo")), ("fo", ("fo",))):
+            ratios = [ratio(cell) for cell in others if cell["pooling"] in poolings]
+            figures.append(Figure(f"variants, {name}: geometric mean", geometric_mean(ratios)))
         worst = max(others, key=ratio)
         case = f"{worst['pooling']}, {worst['H']} units, width {worst['k']}"
         figures.append(Figure(f"variants: worst cell ({case})", ratio(worst)))

@@ -9,6 +9,7 @@ import warnings
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from quasirnn import QRNN, quantize
 from quasirnn.benchmarks.correctness import Check, require, require_correct
 from quasirnn.benchmarks.passes import Case, layer_pass, step_pass, time_passes, timed_cell
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, run_cases, silent
 from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget, Pass
 from quasirnn.errors import Failure

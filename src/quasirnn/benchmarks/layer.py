@@ -5,24 +5,21 @@ to 256 by length 32 to 512, on a K40 GPU: 1.3 to 16.9 times as fast (batch 8: 5.
 "training results are similar". A CPU's numbers cannot be compared with those.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from statistics import geometric_mean
 
 import torch
 from torch import nn
 
 from quasirnn import QRNN
 from quasirnn.benchmarks.passes import MODES, Case, layer_pass, time_passes, timed_cell
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, mean_and_worst, run_cases, silent
 from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
 from quasirnn.plots.heatmap import Grid
-
-# Called with input size, hidden size and device=. To compare with another layer, add it here.
-CONTESTANTS: dict[str, Callable[..., nn.Module]] = {"QRNN": QRNN, "nn.LSTM": nn.LSTM}
-OTHERS = [name for name in CONTESTANTS if name != "QRNN"]
 
 
 @dataclass(frozen=True)
@@ -55,41 +52,46 @@ def run(plan: Plan, setting: Setting, progress: Progress = silent) -> Result:
 def time_case(case: ModeCase, budget: Budget, setting: Setting) -> Cell:
     torch.manual_seed(setting.seed)
     x = torch.randn(case.T, case.B, case.H, device=setting.device)
-    layers = {name: make(case.H, case.H, device=setting.device) for name, make in CONTESTANTS.items()}
-    samples = time_passes({name: layer_pass(each, x, case.mode) for name, each in layers.items()}, budget, setting)
-    ratios = {name: samples[name].best / samples["QRNN"].best for name in OTHERS}
-    return timed_cell(case, samples, ratios=ratios)
+    passes = {
+        name: layer_pass(make(case.H, case.H, device=setting.device), x, case.mode)
+        for name, make in (("QRNN", QRNN), ("nn.LSTM", nn.LSTM))
+    }
+    samples = time_passes(passes, budget, setting)
+    return timed_cell(case, samples, ratios={"nn.LSTM": samples["nn.LSTM"].best / samples["QRNN"].best})
+
+
+def ratio(cell: Cell) -> float:
+    value: float = cell["ratios"]["nn.LSTM"]
+    return value
 
 
 def summarise(cells: list[Cell]) -> list[Figure]:
     figures = []
-    for name in OTHERS:
-        for mode in MODES:
-            ratios = {(cell["B"], cell["T"]): cell["ratios"][name] for cell in cells if cell["mode"] == mode}
-            (B, T), worst = min(ratios.items(), key=lambda item: item[1])
-            what = f"{name} / QRNN, {mode}"
-            figures.append(Figure(f"{what}: geometric mean", geometric_mean(ratios.values())))
-            figures.append(Figure(f"{what}: worst cell (batch {B} x length {T})", worst))
-            if at_batch_1 := [ratio for (B, _), ratio in ratios.items() if B == 1]:
-                figures.append(Figure(f"{what}: geometric mean at batch 1", geometric_mean(at_batch_1)))
+    for mode in MODES:
+        chosen = [cell for cell in cells if cell["mode"] == mode]
+        figures += mean_and_worst(f"nn.LSTM / QRNN, {mode}", chosen, ratio)
+        if at_batch_1 := [ratio(cell) for cell in chosen if cell["B"] == 1]:
+            figures.append(Figure(f"nn.LSTM / QRNN, {mode}: geometric mean at batch 1", geometric_mean(at_batch_1)))
     return figures
 
 
-def grids(result: Result) -> list[list[Grid]]:
-    """A row for each of the others, a column for each mode."""
-
-    def grid(name: str, mode: str) -> Grid:
-        cells = [cell for cell in result.cells if cell["mode"] == mode]
-        return ratio_grid(f"{name} / QRNN, {mode}", cells, lambda cell: cell["ratios"][name])
-
-    return [[grid(name, mode) for mode in MODES] for name in OTHERS]
+def grids(result: Result) -> list[Grid]:
+    by_mode = {mode: [cell for cell in result.cells if cell["mode"] == mode] for mode in MODES}
+    return [ratio_grid(f"nn.LSTM / QRNN, {mode}", cells, ratio) for mode, cells in by_mode.items()]
 
 
 def tables(result: Result) -> list[Table]:
-    note = f"time ratio for one layer of {result.settings['H']} units"
-    return [grid_table(grid, note) for row in grids(result) for grid in row]
+    return layer_tables(result, grids(result))
 
 
 def draw(result: Result, path: Path) -> None:
+    draw_layers(result, grids(result), path)
+
+
+def layer_tables(result: Result, grids: Sequence[Grid]) -> list[Table]:
+    return [grid_table(grid, f"time ratio for one layer of {result.settings['H']} units") for grid in grids]
+
+
+def draw_layers(result: Result, grids: Sequence[Grid], path: Path) -> None:
     title = f"Time ratio for one layer of {result.settings['H']} units; above 1 the QRNN is faster"
-    draw_speedups(path, grids(result), result, title)
+    draw_speedups(path, [grids], result, title)

@@ -1,16 +1,13 @@
 """What a timing depends on: the CPU, its cores, the threads in use, and other work on the machine."""
 
 import os
-import platform
 import shlex
 import sys
 import time
-from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from quasirnn.tasks.run_folder import commit, cpu_name
+from quasirnn.tasks.run_folder import environment
 
 # With more cores than this in use by other processes, speeds are not to be trusted.
 BUSY = 0.3
@@ -73,19 +70,13 @@ def describe(device: str = "cpu") -> dict[str, Any]:
     backend = backends.report()[device]
     in_use = cores_in_use()
     return {
-        "cpu": cpu_name(),
+        **environment(),
         "cores": usable_cores(),
-        "threads": torch.get_num_threads(),
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "device": device,
         "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "quasirnn": version("quasirnn"),
-        "commit": commit(),
         "backend": backend["backend"],
         "backend_instruction_set": backend.get("instruction_set"),
-        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "others_before": in_use,

@@ -4,6 +4,7 @@ The LSTM's file has the nodes that `torch.onnx.export` writes for `nn.LSTM`: the
 """
 
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from torch import nn
 
 from quasirnn import QRNN
 from quasirnn.benchmarks.correctness import WrongNumbers, require_correct
-from quasirnn.benchmarks.layer import Plan
+from quasirnn.benchmarks.layer import Plan, draw_layers, layer_tables
 from quasirnn.benchmarks.passes import Case, time_passes, timed_cell
-from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, geometric_mean, run_cases, silent
-from quasirnn.benchmarks.tables import Table, draw_speedups, grid_table, ratio_grid
+from quasirnn.benchmarks.result import Cell, Figure, Progress, Result, Setting, mean_and_worst, run_cases, silent
+from quasirnn.benchmarks.tables import Table, ratio_grid
 from quasirnn.benchmarks.timing import Budget
 from quasirnn.errors import MissingPackageError, UserError
 from quasirnn.export.onnx import layer_graph
@@ -24,6 +25,7 @@ from quasirnn.export.onnx_graph import Graph
 from quasirnn.export.onnx_lstm import layer as lstm_layer
 from quasirnn.plots.heatmap import Grid
 
+WHAT = "nn.LSTM / QRNN under onnxruntime"
 FULL = Plan((1, 8, 32), (32, 128, 512), 320, Budget(seconds=2.0))
 QUICK = Plan((1, 32), (32, 512), 320, Budget(seconds=1.0, most_seconds=3.0))
 
@@ -54,8 +56,8 @@ def lstm_graph(lstm: nn.LSTM) -> Graph:
     state = [graph.input(name, "float32", [1, "B", H]) for name in ("h_0", "c_0")]
     output, h_n, c_n = lstm_layer(graph, lstm.all_weights[0], x, (state[0], state[1]))
     graph.output("output", output, "float32", ["T", "B", H])
-    graph.output("h_n", h_n, "float32", [1, "B", H])
-    graph.output("c_n", c_n, "float32", [1, "B", H])
+    for name, last in (("h_n", h_n), ("c_n", c_n)):
+        graph.output(name, last, "float32", [1, "B", H])
     return graph
 
 
@@ -99,22 +101,16 @@ def _time_case(case: Case, sessions: dict[str, Any], budget: Budget, setting: Se
 
 
 def summarise(cells: list[Cell]) -> list[Figure]:
-    worst = min(cells, key=lambda cell: cell["ratio"])
-    place = f"batch {worst['B']} x length {worst['T']}"
-    return [
-        Figure("nn.LSTM / QRNN under onnxruntime: geometric mean", geometric_mean(cell["ratio"] for cell in cells)),
-        Figure(f"nn.LSTM / QRNN under onnxruntime: worst cell ({place})", worst["ratio"]),
-    ]
+    return mean_and_worst(WHAT, cells, itemgetter("ratio"))
 
 
 def _grid(result: Result) -> Grid:
-    return ratio_grid("nn.LSTM / QRNN under onnxruntime", result.cells, lambda cell: cell["ratio"])
+    return ratio_grid(WHAT, result.cells, itemgetter("ratio"))
 
 
 def tables(result: Result) -> list[Table]:
-    return [grid_table(_grid(result), f"time ratio for one layer of {result.settings['H']} units")]
+    return layer_tables(result, [_grid(result)])
 
 
 def draw(result: Result, path: Path) -> None:
-    title = f"Time ratio for one layer of {result.settings['H']} units; above 1 the QRNN is faster"
-    draw_speedups(path, [[_grid(result)]], result, title)
+    draw_layers(result, [_grid(result)], path)

@@ -1,9 +1,9 @@
 """What a benchmark returns: everything needed to make its tables and plots again."""
 
 import json
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import geometric_mean
 from typing import Any, TypeVar
 
 from quasirnn.benchmarks import machine
@@ -106,10 +106,12 @@ def run_cases(
     return run_benchmark(name, settings, setting, measure_all, summarise, check)
 
 
-def geometric_mean(values: Iterable[float]) -> float:
-    """
-    >>> geometric_mean([1.0, 4.0])
-    2.0
-    """
-    logarithms = [math.log(value) for value in values]
-    return math.exp(sum(logarithms) / len(logarithms))
+def mean_and_worst(
+    what: str, cells: Sequence[Cell], ratio: Callable[[Cell], float], worst: Callable[..., Cell] = min
+) -> list[Figure]:
+    """The geometric mean of a ratio over a grid of batch by length, and its worst cell: by `min` or `max`."""
+    cell = worst(cells, key=ratio)
+    return [
+        Figure(f"{what}: geometric mean", geometric_mean(map(ratio, cells))),
+        Figure(f"{what}: worst cell (batch {cell['B']} x length {cell['T']})", ratio(cell)),
+    ]

@@ -3,8 +3,7 @@
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quasirnn.errors import UserError
+from quasirnn.tasks.console import progress_of
 
 if TYPE_CHECKING:
     from quasirnn.benchmarks.result import Result
@@ -205,29 +205,13 @@ def execute(name: str, options: Options, changes: dict[str, Any] | None = None, 
 
     benchmark = importlib.import_module(f"quasirnn.benchmarks.{name.replace('-', '_')}")
     plan = replace(benchmark.QUICK if options.quick else benchmark.FULL, **changes or {})
-    with progress_display() as show:
+    with progress_of("checking the results") as show:
         result = benchmark.run(plan, Setting(options.device.value, options.seed, options.cpu_time), show, **more)
     print(result.to_json()) if options.json else show_result(result, benchmark.tables(result))
     if options.output is not None:
         options.output.write_text(result.to_json() + "\n", encoding="utf-8")
     if options.plot is not None:
         benchmark.draw(result, options.plot)
-
-
-@contextmanager
-def progress_display() -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on standard error if that is a terminal, else nothing."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda done, total, what: None
-        return
-    columns = [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}")]
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("checking the results", total=None)
-        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
 
 
 def show_result(result: "Result", tables: "list[Table]") -> None:

@@ -44,6 +44,7 @@ def print_comparison(
 ) -> None:
     from quasirnn.tasks import comparison
     from quasirnn.tasks.curves import draw_curves
+    from quasirnn.tasks.evaluation import as_columns
     from quasirnn.tasks.run_folder import open_run
 
     opened = [open_run(run) for run in dict.fromkeys(runs)]
@@ -56,6 +57,6 @@ def print_comparison(
             print(json.dumps({"task": rows[0].entries[0].task.name, "rows": [row.to_json() for row in rows]}))
             return
         lines = comparison.table(rows)
-        print("\n".join(comparison.as_markdown(lines) if markdown else comparison.as_columns(lines)))
+        print("\n".join(comparison.as_markdown(lines) if markdown else as_columns(lines, names=2)))
         for note in comparison.notes(rows):
             print(f"Note: {note}", file=sys.stderr)

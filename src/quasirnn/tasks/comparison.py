@@ -270,18 +270,6 @@ def as_markdown(lines: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(line)} |" if line is not rule else f"|{'|'.join(line)}|" for line in (head, rule, *rows)]
 
 
-def as_columns(lines: Sequence[Sequence[str]]) -> list[str]:
-    """The table for a terminal."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if number < 2 else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-
-
 def _common_start(texts: Sequence[str]) -> str:
     same = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
     return "".join(letters[0] for letters in same)

@@ -161,18 +161,18 @@ def closing_pipe() -> Iterator[None]:
 
 
 @contextmanager
-def progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, silence elsewhere; to be called with (done, of)."""
+def progress_of(what: str) -> Iterator[Callable[..., None]]:
+    """A bar on a terminal, silence elsewhere; call it with (done, of), or (done, of, what) to change the text."""
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda done, of: None
+        yield lambda done, of, what=None: None
         return
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task(what, total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
+        yield lambda done, of, what=None: bar.update(task, completed=done, total=of, description=what)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -212,3 +212,15 @@ def describe(value: float, baselines: Baselines) -> list[str]:
 
 def _number(value: Any) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+
+
+def as_columns(lines: Sequence[Sequence[str]], names: int = 1) -> list[str]:
+    """A table for a terminal: the first columns, `names` of them, to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if number < names else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

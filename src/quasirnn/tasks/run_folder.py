@@ -168,16 +168,16 @@ class Run:
         except (OSError, RecursionError) as error:
             raise RunError(f"{self.metrics}: cannot be read: {one_line(error)}.") from error
 
-    def load_model(self, cls: type[M], vocabulary: Vocabulary | None = None, size_key: str = "vocabulary_size") -> M:
+    def load_model(self, cls: type[M], vocabulary: Vocabulary | None = None) -> M:
         """The best model so far, in eval mode on the CPU.
 
         Args:
-            vocabulary: its size must be the number that `config.json` has under `size_key`.
+            vocabulary: its size must be the number that `config.json` has under `vocabulary_size`.
         """
-        size = self.read_config().get(size_key)
+        size = self.read_config().get("vocabulary_size")
         if vocabulary is not None and size != len(vocabulary):
             raise RunError(
-                f"{self.vocabulary}: has {len(vocabulary):,} tokens, but {self.config.name} says {size_key} = "
+                f"{self.vocabulary}: has {len(vocabulary):,} tokens, but {self.config.name} says vocabulary_size = "
                 f"{shown(size)}: the files belong to different runs. {REMEDY}"
             )
         if not os.path.lexists(self.weights):

@@ -30,7 +30,7 @@ from quasirnn.schema import Text
 from quasirnn.tasks import sentiment_commands
 from quasirnn.tasks.client_state import STATE_CHARACTERS, StateError, StateFormat
 from quasirnn.tasks.demo import Demo, Row, Screen, Shown
-from quasirnn.tasks.evaluation import Baselines, Evaluation, Rows
+from quasirnn.tasks.evaluation import Baselines, Evaluation, Rows, as_columns
 from quasirnn.tasks.fitting import Rule
 from quasirnn.tasks.pipeline import Endpoint, InvalidField, Name, Pipeline, Request, Response, Step
 from quasirnn.tasks.run_folder import REMEDY
@@ -284,11 +284,7 @@ class SentimentEvaluation(Evaluation):
         names = list(map(printable, self.classes))
         rows = [["true \\ predicted", *names]]
         rows += [[name, *map(str, counts)] for name, counts in zip(names, self.confusion, strict=True)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return [first] + [
-            "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
-            for row in rows
-        ]
+        return [first, *as_columns(rows)]
 
 
 @dataclass(frozen=True)
