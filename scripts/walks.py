@@ -68,10 +68,15 @@ def classify(run: Path) -> None:
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         started.wait()
-        body, headers = json.dumps({"texts": ["not a bad film"]}).encode(), {"content-type": "application/json"}
-        request = urllib.request.Request(f"{address_of(bound)}/classify", body, headers)
+        address, headers = f"{address_of(bound)}/classify", {"content-type": "application/json"}
+
+        def post(*texts: str) -> None:
+            body = json.dumps({"texts": texts}).encode()
+            urllib.request.urlopen(urllib.request.Request(address, body, headers)).read()
+
         try:
-            walk("`POST /classify`, one text", lambda: urllib.request.urlopen(request).read())
+            walk("`POST /classify`, one text", lambda: post("not a bad film"))
+            walk("the same, two texts, of which one is padded", lambda: post("not a bad film", "a bad film"))
         finally:
             work.close()
             server.should_exit = True

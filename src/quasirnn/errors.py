@@ -111,8 +111,3 @@ def did_you_mean(text: str, choices: Iterable[str]) -> str:
     """ "; did you mean NAME?" for the nearest choice, or nothing if none is near."""
     near = difflib.get_close_matches(text.lower()[:60], list(choices), n=1, cutoff=0.5)
     return f"; did you mean {near[0]}?" if near else ""
-
-
-def has_lone_surrogate(text: str) -> bool:
-    """Whether a string cannot be written as UTF-8. JSON escapes and non-UTF-8 file names can produce such strings."""
-    return any("\ud800" <= character <= "\udfff" for character in text)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from quasirnn.errors import LARGEST_INTEGER, did_you_mean, has_lone_surrogate, shown
+from quasirnn.errors import LARGEST_INTEGER, did_you_mean, shown
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 
@@ -155,6 +155,11 @@ def _bare(hint: Any) -> Any:
 
 def _is_sequence(hint: Any) -> bool:
     return get_origin(hint) in (list, tuple, Sequence)
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Whether a string cannot be written as UTF-8. JSON escapes and non-UTF-8 file names can produce such strings."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _whole(text: str) -> str:

@@ -98,6 +98,15 @@ def test_a_padded_batch_is_each_of_its_texts_alone(any_model):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)
 
 
+def test_without_lengths_every_row_is_whole(any_model):
+    """With gradients, and without, where a QRNN runs all layers in one operator."""
+    model, tokens = any_model, texts()
+    lengths = torch.full((tokens.shape[1],), len(tokens))
+    torch.testing.assert_close(model(tokens), model(tokens, lengths), rtol=0, atol=1e-12)
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens), model(tokens, lengths), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("fill", ["a word", "other words", "NaN"])
 def test_guarantee_padding_cannot_leak(any_model, fill):
     """The same bits of the logits, the loss and all gradients, whatever is in the padding."""

@@ -7,6 +7,7 @@ batch to batch.
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -169,6 +170,21 @@ def pad(name: str, sequences: Sequence[Tensor], rows: np.ndarray, padding: int, 
         name: pad_sequence(chosen, padding_value=padding),
         f"{name}_lengths": torch.tensor([len(each) for each in chosen]),
     }
+
+
+def padded_batches(
+    name: str,
+    ids: Sequence[Tensor],
+    padding: int,
+    *,
+    max_length: int | None = None,
+    batch_size: int = 64,
+    max_tokens: int = 16_384,
+) -> EvaluationBatches:
+    """Encoded texts in batches, as models take them outside training: NAME, (T, B), and NAME_lengths, (B,)."""
+    lengths = lengths_of(ids, max_length)
+    collate = partial(pad, name, ids, padding=padding, max_length=max_length)
+    return EvaluationBatches(lengths, collate, batch_size=batch_size, max_tokens=max_tokens)
 
 
 def to_device(batch: Batch, device: torch.device | str) -> Batch:

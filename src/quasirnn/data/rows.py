@@ -25,8 +25,9 @@ from quasirnn.data.headers import FirstValue, find_layout, find_places, ragged
 from quasirnn.data.iwslt_xml import read_segments, read_tagged_lines
 from quasirnn.data.sources import XML, Source, value_folders
 from quasirnn.data.text_files import first_line, read_lines, read_text, suffix_of
-from quasirnn.errors import DataError, TextError, has_lone_surrogate, one_line, shown, some
+from quasirnn.errors import DataError, TextError, one_line, shown, some
 from quasirnn.files import is_regular, unique_keys
+from quasirnn.schema import has_lone_surrogate
 
 Row = tuple[tuple[str, ...], str]
 Records = Iterator[tuple[int, list[str]]]

@@ -16,8 +16,9 @@ from torch.nn import functional
 from quasirnn.nn import QRNNLayer
 from quasirnn.nn.layer import LayerState, QRNNLayerOutput
 from quasirnn.ops import fused_pool
+from quasirnn.ops.layer import last_inputs
 from quasirnn.ops.operators import state_type
-from quasirnn.ops.sequences import last_inputs, padding_mask
+from quasirnn.ops.sequences import padding_mask
 
 # Steps per token of the vocabulary from which on the table is used: with fewer it saves little and costs memory.
 MIN_STEPS_PER_TOKEN = 2

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from quasirnn.models.linear_cross_entropy import readout_loss, readout_losses
 from quasirnn.models.pretrained import Pretrained
-from quasirnn.models.recurrent import Cell, State, embed, locked_dropout, recurrent, refuse_for_lstm
+from quasirnn.models.recurrent import Cell, State, drop_words, locked_dropout, recurrent, refuse_for_lstm
 from quasirnn.models.sampling import Sampler
 from quasirnn.ops import checks
 from quasirnn.ops.autograd import dropout
@@ -152,7 +152,10 @@ class LanguageModel(Pretrained):
 
     def _outputs(self, tokens: Tensor, state: State | None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """The last layer's output, (T, B, H), before dropout, and the state."""
-        x = self._drop(embed(self.embedding, tokens, self.word_dropout, self.training), self.input_dropout)
+        x = self.embedding(tokens)
+        if self.training:
+            x = drop_words(x, tokens, self.embedding.num_embeddings, self.word_dropout)
+            x = self._drop(x, self.input_dropout)
         options: dict[str, Tensor] = {} if self.document_start is None else {"starts": tokens == self.document_start}
         if lengths is not None:
             options["lengths"] = lengths

@@ -189,14 +189,9 @@ def locked_dropout(x: Tensor, p: float, training: bool) -> Tensor:
     return x * functional.dropout(x.new_ones(1, *x.shape[1:]), p)
 
 
-def embed(embedding: nn.Embedding, tokens: Tensor, word_dropout: float, training: bool) -> Tensor:
-    """The vectors of tokens (T, B), as (T, B, D), with word dropout.
+def drop_words(x: Tensor, tokens: Tensor, vocabulary_size: int, p: float) -> Tensor:
+    """Word dropout on the vectors x, (T, B, D), of tokens, (T, B): a dropped word is missing wherever it occurs.
 
-    Word dropout zeroes whole rows of the embedding: a dropped word is missing wherever it occurs in the batch. The
-    others are scaled by 1 / (1 - p), as in `nn.Dropout`.
+    The others are scaled by 1 / (1 - p), as in `nn.Dropout`.
     """
-    x: Tensor = embedding(tokens)
-    if word_dropout == 0 or not training:
-        return x
-    kept = functional.dropout(x.new_ones(embedding.num_embeddings), word_dropout)
-    return x * kept[tokens][..., None]
+    return x if p == 0 else x * functional.dropout(x.new_ones(vocabulary_size), p)[tokens][..., None]

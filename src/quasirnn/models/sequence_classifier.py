@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quasirnn.models.pretrained import Pretrained
-from quasirnn.models.recurrent import Cell, State, embed, recurrent
+from quasirnn.models.recurrent import Cell, State, drop_words, recurrent
 from quasirnn.nn import QRNN
 from quasirnn.ops import checks
 from quasirnn.ops.autograd import dropout
@@ -49,7 +49,8 @@ class SequenceClassifier(Pretrained):
         bidirectional: each layer also reads the sequence from its end, with as many units again. The model then needs
             the whole sequence: `read` is an error.
 
-    Inputs: `tokens`, (T, B), int64; `lengths`, (B,), each row's own length. Tokens past it have no effect.
+    Inputs: `tokens`, (T, B), int64; `lengths`, (B,), each row's own length, T if not given. Tokens past it have no
+        effect.
     Outputs: logits (B, C), or, with `labels` (B,), the summed loss in nats.
 
     The readout can be updated word by word, so the class is available after each word at constant cost: `read`.
@@ -115,9 +116,14 @@ class SequenceClassifier(Pretrained):
         features = hidden_size * (2 if bidirectional else 1) * (1 if readout == "mean" else 3)
         self.output = nn.Linear(features, num_classes)
 
-    def forward(self, tokens: Tensor, lengths: Tensor, labels: Tensor | None = None) -> Tensor:
-        x = dropout(embed(self.embedding, tokens, self.word_dropout, self.training), self.dropout, self.training)
-        if isinstance(self.rnn, QRNN):
+    def forward(self, tokens: Tensor, lengths: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
+        x = self.embedding(tokens)
+        if self.training:
+            x = drop_words(x, tokens, self.embedding.num_embeddings, self.word_dropout)
+            x = dropout(x, self.dropout)
+        if lengths is None:
+            h, _ = self.rnn(x)
+        elif isinstance(self.rnn, QRNN):
             h, _ = self.rnn(x, lengths=lengths)
         else:
             T, B = tokens.shape
@@ -130,18 +136,20 @@ class SequenceClassifier(Pretrained):
             x = x.masked_fill(padding, 0.0)
             h, _ = self.rnn(x, lengths=lengths) if self.bidirectional else self.rnn(x)
             h = h.masked_fill(padding, 0.0)
-        logits: Tensor = self.output(self._read_out(h, lengths.to(h.device)).to(h.dtype))
+        logits: Tensor = self.output(self._read_out(h, lengths).to(h.dtype))
         if labels is None:
             return logits
         return functional.cross_entropy(logits, labels, reduction="sum")
 
-    def _read_out(self, h: Tensor, lengths: Tensor) -> Tensor:
+    def _read_out(self, h: Tensor, lengths: Tensor | None) -> Tensor:
         """The input of the last linear layer, from outputs (T, B, dirs * H) that are zero in the padding."""
+        T, B, _ = h.shape
+        lengths = torch.full((B,), T, device=h.device) if lengths is None else lengths.to(h.device)
         mean = h.sum(0, dtype=_sum_type(h)) / lengths[:, None]
         if self.readout == "mean":
             return mean
-        largest = h.masked_fill(padding_mask(lengths, len(h))[..., None], float("-inf")).amax(0)
-        last = h[lengths - 1, torch.arange(len(lengths), device=h.device)]
+        largest = h.masked_fill(padding_mask(lengths, T)[..., None], float("-inf")).amax(0)
+        last = h[lengths - 1, torch.arange(B, device=h.device)]
         if self.bidirectional:
             # The backward direction ends at the first token.
             last = torch.cat([last[:, : self.hidden_size], h[0, :, self.hidden_size :]], dim=1)

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any, Never, overload
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from quasirnn.nn.layer import QRNNLayer, QRNNLayerOutput, same_type
-from quasirnn.nn.layout import Layout, State, check_state, is_readable, join_state, split_state
-from quasirnn.ops import checks, torch_internals
+from quasirnn.nn.layer import LayerState, QRNNLayer, QRNNLayerOutput, same_type
+from quasirnn.ops import backends, checks, torch_internals
 from quasirnn.ops.autograd import dropout
-from quasirnn.ops.backends import callers_level
 from quasirnn.ops.checks import FUSED
-from quasirnn.ops.operators import stack, state_type
-from quasirnn.ops.quantized import quantized_stack
+from quasirnn.ops.operators import state_type
 from quasirnn.ops.sequences import Lengths, Packed, Rows
 
+State = tuple[Tensor, Tensor]
+
 # Looked up once, for the single step.
+stack, quantized_stack = torch.ops.quasirnn.stack.default, torch.ops.quasirnn.quantized_stack.default
 is_grad_enabled = torch.is_grad_enabled
 is_compiling = torch.compiler.is_compiling
 strided = torch.strided
@@ -206,11 +207,12 @@ class QRNN(nn.Module):
             return self._forward_packed(input, hx)
         if isinstance(input, torch.fx.Proxy):
             return self._as_leaf(input, (input, hx), {"lengths": lengths, "starts": starts, "cu_seqlens": cu_seqlens})
-        layout = Layout.of(input, self.input_size, self.batch_first)
-        x, state = layout.time_major(input), layout.batched(hx)
-        rows = self._rows(x, lengths, layout.of_steps(starts), cu_seqlens, state)
-        output, new_state = self._output(self._run(x, state, rows), rows)
-        return layout.restored(output), new_state if cu_seqlens is not None else layout.unbatched_state(new_state)
+        x, state, starts, has_batch = self._time_major(input, hx, starts)
+        rows, has_context = self._check(x, state, lengths, starts, cu_seqlens)
+        output, (h_n, c_n) = self._output(self._run(x, state, rows, has_context), rows)
+        if not has_batch and cu_seqlens is None:
+            h_n, c_n = h_n.squeeze(1), c_n.squeeze(1)
+        return self._restored(output, has_batch), (h_n, c_n)
 
     if TYPE_CHECKING:
 
@@ -244,16 +246,15 @@ class QRNN(nn.Module):
             raise TypeError(
                 "QRNN: inspect takes a padded tensor and its lengths: input, lengths = pad_packed_sequence(input)?"
             )
-        layout = Layout.of(input, self.input_size, self.batch_first)
-        x, state = layout.time_major(input), layout.batched(hx)
-        rows = self._rows(x, lengths, layout.of_steps(starts))
-        results = self._run(x, state, rows, inspect=True)
+        x, state, starts, has_batch = self._time_major(input, hx, starts)
+        rows, has_context = self._check(x, state, lengths, starts)
+        results = self._run(x, state, rows, has_context, inspect=True)
         by_name = {}
         for n, result in enumerate(results):
             assert result.gates is not None
             named = {**result.gates._asdict(), "h": result.h}
             name = f"l{n // self.num_directions}" + ("_reverse" if n % self.num_directions else "")
-            by_name[name] = {key: layout.restored(value) for key, value in named.items() if value is not None}
+            by_name[name] = {key: self._restored(value, has_batch) for key, value in named.items() if value is not None}
         return by_name
 
     def _fused_forward(self, x: Any, state: Any) -> tuple[Tensor, State] | None:
@@ -319,6 +320,8 @@ class QRNN(nn.Module):
         sizes = zoneout, len(self.pooling) + 1, self.dense
         if scales and (len(scales) < len(weights) or self.training):
             return None
+        if device.type not in backends.asked:
+            backends.warn_if_plain(device)
         try:
             if scales:
                 output, h_n, c_n = quantized_stack(x.contiguous(), weights, scales, biases, c, *sizes)
@@ -329,32 +332,61 @@ class QRNN(nn.Module):
             return None
         return output.transpose(0, 1) if self.batch_first else output, (h_n, c_n)
 
-    def _rows(
-        self, x: Tensor, lengths: Lengths, starts: Tensor | None, cu_seqlens: Any = None, state: Any = None
-    ) -> Rows:
-        """Where the sequences in the rows start and end, checked."""
-        with torch_internals.untraced():
-            if cu_seqlens is None:
-                return Rows.checked("QRNN", x, lengths, starts)
-            T, B, _ = x.shape
-            if lengths is not None or starts is not None or state is not None:
-                raise ValueError(
-                    "QRNN: cu_seqlens= gives the start and end of every sequence; leave hx, lengths, starts out."
-                )
-            if B != 1:
-                raise checks.ShapeError(f"QRNN: cu_seqlens= needs a single row, (T, D) or a batch of 1, got {B} rows.")
-            packed = Packed("QRNN", cu_seqlens, T, x.device)
-            return Rows(None, packed.starts, packed)
+    def _time_major(self, input: Any, hx: Any, starts: Any) -> tuple[Tensor, Any, Any, bool]:
+        """Input, state and starts time-major and with a batch, and whether the caller's have one.
 
-    def _run(self, x: Tensor, state: State | None, rows: Rows, *, inspect: bool = False) -> list[QRNNLayerOutput]:
-        """Every layer and direction in turn, time-major; `inspect` as in eval mode, with all gates."""
-        layers = self._layers()
+        The input is checked here; the others, wherever their number of dimensions is wrong, are returned as they are.
+        """
         with torch_internals.untraced():
+            has_batch = _check_input(input, self.input_size, self.batch_first)
+        of_steps = isinstance(starts, Tensor) and starts.dim() == 1 + has_batch
+        if not has_batch:
+            return input.unsqueeze(1), _with_batch(hx), starts.unsqueeze(1) if of_steps else starts, False
+        if self.batch_first:
+            return input.transpose(0, 1), hx, starts.transpose(0, 1) if of_steps else starts, True
+        return input, hx, starts, True
+
+    def _restored(self, x: Tensor, has_batch: bool) -> Tensor:
+        """A time-major sequence as the caller has it."""
+        if not has_batch:
+            return x.squeeze(1)
+        return x.transpose(0, 1) if self.batch_first else x
+
+    def _check(
+        self, x: Tensor, state: Any, lengths: Lengths, starts: Tensor | None, cu_seqlens: Any = None
+    ) -> tuple[Rows, bool]:
+        """Where the sequences in the rows start and end, and whether the state has the last inputs: all checked."""
+        rows = Rows(None)
+        with torch_internals.untraced():
+            if cu_seqlens is not None:
+                if lengths is not None or starts is not None or state is not None:
+                    raise ValueError(
+                        "QRNN: cu_seqlens= gives the start and end of every sequence; leave hx, lengths, starts out."
+                    )
+                T, B, _ = x.shape
+                if B != 1:
+                    raise checks.ShapeError(
+                        f"QRNN: cu_seqlens= needs a single row, (T, D) or a batch of 1, got {B} rows."
+                    )
+                packed = Packed("QRNN", cu_seqlens, T, x.device)
+                rows = Rows(None, packed.starts, packed)
+            elif lengths is not None or starts is not None:
+                rows = Rows.checked("QRNN", x, lengths, starts)
+            layers = self._layers()
             same_type("QRNN", "input", x, layers[0].input_like)
-            has_context = check_state(state, layers, self.context_width, x.shape[1], x)
+            has_context = state is not None and _check_state(state, layers, self.context_width, x)
             if state is not None and not has_context:
                 self._warn_of_h0(*state)
-        states = split_state(state, layers, has_context)
+        return rows, has_context
+
+    def _run(
+        self, x: Tensor, state: State | None, rows: Rows, has_context: bool, *, inspect: bool = False
+    ) -> list[QRNNLayerOutput]:
+        """Every layer and direction in turn, time-major; `inspect` as in eval mode, with all gates."""
+        layers = self._layers()
+        states = [
+            None if state is None else _layer_state(state[1][n], layers[n], has_context) for n in range(len(layers))
+        ]
         options: dict[str, Any] = {"return_gates": True, "training": False} if inspect else {}
         results: list[QRNNLayerOutput] = []
         for depth in range(self.num_layers):
@@ -371,7 +403,7 @@ class QRNN(nn.Module):
     def _output(self, results: list[QRNNLayerOutput], rows: Rows) -> tuple[Tensor, State]:
         """The output of the last layer, and the state of all, time-major."""
         output = self._side_by_side([result.h for result in results[-self.num_directions :]])
-        return output, join_state(results, self._layers(), self.context_width, rows)
+        return output, _join_state(results, self._layers(), self.context_width, rows)
 
     def _forward_packed(self, packed: PackedSequence, state: State | None) -> tuple[PackedSequence, State]:
         if packed.data.dim() != 2:
@@ -380,9 +412,10 @@ class QRNN(nn.Module):
             )
         x, row_lengths = pad_packed_sequence(packed)
         # Rows are now in the order in which the caller has them, as are the states; only the packed output is sorted.
-        layout = Layout.of(x, self.input_size, batch_first=False)
-        rows = self._rows(x, row_lengths, None)
-        output, new_state = self._output(self._run(x, layout.batched(state), rows), rows)
+        with torch_internals.untraced():
+            _check_input(x, self.input_size, batch_first=False)
+        rows, has_context = self._check(x, state, row_lengths, None)
+        output, new_state = self._output(self._run(x, state, rows, has_context), rows)
         lengths = rows.lengths
         assert lengths is not None
         if packed.sorted_indices is not None:
@@ -399,7 +432,7 @@ class QRNN(nn.Module):
         if self._h0_seen or torch.compiler.is_compiling():
             return
         learned = h.requires_grad and (h.is_leaf or not c.requires_grad)
-        if not learned and is_readable(c):
+        if not learned and _is_readable(c):
             # 16-bit outputs are rounded.
             ours = 0.0 if self.context_width else 1.01 * c.detach().abs().to(h.dtype)
             learned = bool((h.detach().abs() > ours).any()) and not torch.equal(h, c)
@@ -408,7 +441,7 @@ class QRNN(nn.Module):
             warnings.warn(
                 "QRNN: h_0 has no effect: h is computed from the cells, which only c_0 initialises. To condition the "
                 "network or to learn its initial state, pass it as c_0: rnn(input, (torch.zeros_like(h_0), h_0)).",
-                stacklevel=callers_level(),
+                stacklevel=backends.callers_level(),
             )
 
     def _as_leaf(self, proxy: torch.fx.Proxy, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -430,7 +463,7 @@ class QRNN(nn.Module):
         return super().__getattr__(name)
 
     def _layers(self) -> list[QRNNLayer]:
-        return list(self.layers._modules.values())  # type: ignore[arg-type]
+        return list(self._modules["layers"]._modules.values())  # type: ignore[union-attr, arg-type]
 
     def extra_repr(self) -> str:
         widths = set(self.kernel_sizes)
@@ -464,3 +497,107 @@ def _per_layer(kernel_size: int | Sequence[int], num_layers: int) -> tuple[int, 
             "one integer for all."
         )
     return tuple(checks.at_least_one("QRNN", "kernel_size", k) for k in kernel_size)
+
+
+def _check_input(x: Any, input_size: int, batch_first: bool) -> bool:
+    """Whether an input, checked, has a batch."""
+    x = checks.is_float("QRNN", "input", x)
+    if x.dim() not in (2, 3):
+        sizes = "(B, T, D)" if batch_first else "(T, B, D)"
+        raise checks.ShapeError(
+            f"QRNN: input must have shape {sizes}, or (T, D) without a batch, got {tuple(x.shape)}."
+        )
+    if x.shape[-1] != input_size:
+        hint = " Is its last dimension the features?" if input_size in x.shape else ""
+        raise checks.ShapeError(
+            f"QRNN: the last dimension of input must be input_size = {input_size}, got shape {tuple(x.shape)}.{hint}"
+        )
+    has_batch: bool = x.dim() == 3
+    if x.shape[1 if has_batch and batch_first else 0] == 0:
+        raise checks.ShapeError(f"QRNN: input has no time steps, shape {tuple(x.shape)}; T must be at least 1.")
+    return has_batch
+
+
+def _with_batch(state: Any) -> Any:
+    """The state of an unbatched input has no batch dimension either."""
+    if not isinstance(state, tuple | list):
+        return state
+    for part in state:
+        if isinstance(part, Tensor) and part.dim() != 2:
+            raise checks.ShapeError(
+                f"QRNN: without a batch, h and c of the state must have 2 dimensions (num_layers * directions, H), "
+                f"got {tuple(part.shape)}."
+            )
+    return tuple(part.unsqueeze(1) if isinstance(part, Tensor) else part for part in state)
+
+
+def _check_state(state: Any, layers: list[QRNNLayer], C: int, x: Tensor) -> bool:
+    """Whether a state, checked, has C columns of last inputs after its cells: the context of the convolutions."""
+    count, B, H = len(layers), x.shape[1], layers[0].hidden_size
+    if not isinstance(state, tuple | list) or len(state) != 2:
+        hint = " One tensor is a GRU's state; here it is a pair, as an LSTM's." if isinstance(state, Tensor) else ""
+        raise TypeError(
+            f"QRNN: hx must be the pair (h, c) that an earlier call returned, got {checks.type_name(state)}.{hint}"
+        )
+    h, c = state
+    checks.shaped("QRNN", "hx[0]", h, "(num_layers * directions, B, H)", (count, B, H), x)
+    checks.is_float("QRNN", "hx[1]", c)
+    if c.dim() != 3 or c.shape[:2] != (count, B) or c.shape[-1] not in (H, H + C):
+        also = f" (or {H + C} columns, with the last inputs, as returned)" if C else ""
+        # The state of another QRNN, an encoder's for instance: its last inputs mean nothing here.
+        other = c.dim() == 3 and c.shape[:2] == (count, B) and c.shape[-1] > H
+        hint = f" The cells of another QRNN, without its last inputs, are c[..., :{H}]." if other else ""
+        raise checks.ShapeError(f"QRNN: hx[1] must have shape {(count, B, H)}{also}, got {tuple(c.shape)}.{hint}")
+    checks.same_device("QRNN", "hx[1]", c, "the input", x)
+    has_context = C > 0 and c.shape[-1] == H + C
+    if has_context and _is_readable(c):
+        _check_unused_columns(c.detach(), layers, H, C)
+    return has_context
+
+
+def _is_readable(c: Tensor) -> bool:
+    """Whether checking values costs little: not in a traced program, nor where a GPU would be synchronised."""
+    return c.device.type == "cpu" and not torch.compiler.is_compiling() and not torch_internals.transforming()
+
+
+def _check_unused_columns(c: Tensor, layers: list[QRNNLayer], H: int, C: int) -> None:
+    """After the context of a narrow layer come zeros; anything else is the context of another network."""
+    for n, layer in enumerate(layers):
+        used = layer.context_size * layer.input_size
+        if used < C and bool(c[n, :, H + used :].any()):
+            raise checks.ShapeError(
+                f"QRNN: hx is the state of another network: columns {H + used} to {H + C - 1} of hx[1][{n}] are "
+                f"not zero, and this one's layer {n} has {used} inputs in its window. The cells of another QRNN, "
+                f"without its last inputs, are c[..., :{H}]."
+            )
+
+
+def _layer_state(c: Tensor, layer: QRNNLayer, has_context: bool) -> LayerState:
+    """The state of one layer and direction from its row of c: cells, then the last inputs. h follows from c."""
+    H, k, D = layer.hidden_size, layer.context_size, layer.input_size
+    context = c[:, H : H + k * D].reshape(c.shape[0], k, D) if has_context and k else None
+    return LayerState(c[:, :H], context)
+
+
+def _join_state(results: list[QRNNLayerOutput], layers: list[QRNNLayer], C: int, rows: Rows) -> State:
+    """(h_n, c_n) from each layer's result: outputs at each row's own end; cells, then C columns of last inputs."""
+    h_n, c_n = [], []
+    lengths = rows.lengths
+    for layer, result in zip(layers, results, strict=True):
+        if rows.packed is not None:
+            h_n.append(result.h[rows.packed.ends(layer.reverse), 0])
+        elif layer.reverse:
+            h_n.append(result.h[0])
+        elif lengths is None:
+            h_n.append(result.h[-1])
+        else:
+            h_n.append(result.h[lengths - 1, torch.arange(lengths.shape[0], device=lengths.device)])
+        c, context = result.state
+        if C:
+            if context is not None:
+                c = torch.cat([c, context.flatten(1).to(c.dtype)], dim=1)
+            missing = C - layer.context_size * layer.input_size
+            c = functional.pad(c, (0, missing)) if missing else c
+        c_n.append(c)
+    # A copy even of one layer's: a state that is kept must not hold the whole output's memory.
+    return torch.stack(h_n), torch.stack(c_n)

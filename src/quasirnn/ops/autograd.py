@@ -300,7 +300,8 @@ def _differentiable(
     function: Any = type(f"quasirnn_{name}", (torch.autograd.Function,), methods)
 
     def call(*inputs: Any) -> tuple[Tensor, ...]:
-        backends.warn_if_plain(inputs[0].device)
+        if inputs[0].device.type not in backends.asked:
+            backends.warn_if_plain(inputs[0].device)
         needs_grad = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
         # torch.jit.trace runs the program a second time without gradients, and both must be the same.
         tracing = not torch.compiler.is_compiling() and torch_internals.is_tracing()

@@ -97,11 +97,15 @@ _gpu_library = torch.library.Library("quasirnn", "IMPL")
 register(_gpu_library)
 
 
+# Types of devices of which `warn_if_plain` has been asked: a call of an operator asks for others only.
+asked: set[str] = {"meta"}
+
+
 def warn_if_plain(device: torch.device) -> None:
     """Warn once per device type that the slow path is used, and why; silent if the user asked for it."""
-    if device.type in _warned or torch.compiler.is_compiling():
+    if device.type in asked or torch.compiler.is_compiling():
         return
-    _warned.add(device.type)
+    asked.add(device.type)
     # Only of the device in use: a report on the GPU may import Triton.
     describe = {"cpu": _on_cpu, "cuda": _on_cuda}.get(device.type)
     status = describe() if describe else {"backend": "plain", "reason": f"there are none for {device.type}"}
@@ -120,9 +124,6 @@ def callers_level() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("quasirnn", "torch"):
         frame, level = frame.f_back, level + 1
     return level
-
-
-_warned: set[str] = {"meta"}
 
 
 def report() -> dict[str, dict[str, Any]]:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from quasirnn.ops import autograd, checks, plain, reference
+from quasirnn.ops import autograd, checks, plain, reference, torch_internals
 from quasirnn.ops.operators import state_type
 from quasirnn.ops.pooling import checked_bias, zoneout_seed
-from quasirnn.ops.sequences import Lengths, Rows, last_inputs, padding_of, without
+from quasirnn.ops.sequences import Lengths, Rows, last_starts, padding_of, without
 
 # See `register_pooling`.
 Pool = Callable[..., tuple[Tensor, Tensor, Tensor]]
@@ -209,6 +209,35 @@ def _state(
         return LayerState(c_last, last_inputs(x, context, options.context_size, rows.lengths, rows.starts))
     cells = c[rows.packed.ends(options.reverse), 0].to(c_last.dtype)
     return LayerState(cells, rows.packed.last_inputs(x, options.context_size))
+
+
+def last_inputs(
+    x: Tensor, context: Tensor | None, n: int, lengths: Tensor | None, starts: Tensor | None = None
+) -> Tensor | None:
+    """The last n inputs of each row, (B, n, D): the left context with which the convolution continues it.
+
+    Where the row is shorter than that they reach back into its own context. Zero before the row's last start.
+    """
+    if n == 0:
+        return None
+    T, B, D = x.shape
+    if lengths is None and (starts is not None or torch.compiler.is_compiling() or torch_internals.is_tracing()):
+        # A choice by T becomes a condition on it: an exported layer could then take no piece shorter than n.
+        lengths = torch.zeros(B, dtype=torch.int64, device=x.device) + T
+    if lengths is None and n <= T:
+        return x[T - n :].transpose(0, 1)
+    if context is None:
+        context = x.new_zeros(B, n, D)
+    if lengths is None:
+        return torch.cat([context[:, T:].to(x.dtype), x.transpose(0, 1)], dim=1)
+    position = lengths[:, None] + torch.arange(n, device=x.device) - n  # (B, n)
+    row = torch.arange(B, device=x.device)[:, None]
+    from_x = x[position.clamp(min=0), row]
+    from_context = context[row, (position + n).clamp(max=n - 1)].to(x.dtype)
+    inputs = torch.where((position >= 0)[:, :, None], from_x, from_context)
+    if starts is None:
+        return inputs
+    return without(inputs, (position < last_starts(starts, lengths)[:, None])[:, :, None])
 
 
 def autocast_type(x: Tensor) -> torch.dtype | None:

@@ -21,7 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quasirnn.ops import backends, checks, plain
+# backends loads the compiled library, which defines the operators.
+from quasirnn.ops import backends, checks, plain  # noqa: F401
 
 library = torch.library.Library("quasirnn", "FRAGMENT")
 
@@ -184,13 +185,3 @@ def _(x, seed, probability):
 def _(logits, bias, targets):
     dtype = state_type(logits.dtype)
     return logits.new_empty(logits.shape[0], dtype=dtype), logits.new_empty(logits.shape[1], dtype=dtype)
-
-
-_stack = torch.ops.quasirnn.stack.default
-
-
-def stack(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """The operator of that name; its inputs must not need a gradient."""
-    backends.warn_if_plain(inputs[0].device)
-    outputs: tuple[Tensor, Tensor, Tensor] = _stack(*inputs)
-    return outputs

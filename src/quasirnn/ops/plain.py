@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from quasirnn.ops import reference
 from quasirnn.ops.random_masks import kept_elements
-from quasirnn.ops.sequences import after_first, cuts, last_inputs, outside_window, padding_of, without
+from quasirnn.ops.sequences import after_first, cuts, outside_window, padding_of, without
 
 # The number of gates names the pooling.
 POOLINGS = {2: "f", 3: "fo", 4: "ifo"}
@@ -298,7 +298,8 @@ def stack_of(
     dense: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Layers on top of one another; layer(x, n, bias, context, c0) runs the n-th."""
-    B, H = x.shape[1], weights[0].shape[0] // num_gates
+    T, B, _ = x.shape
+    H = weights[0].shape[0] // num_gates
     width = H + max((w.shape[1] - 1) * w.shape[2] for w in weights)
     h_n, c_n = [], []
     for n, weight in enumerate(weights):
@@ -311,8 +312,8 @@ def stack_of(
             context = state[n, :, H : H + (k - 1) * D].reshape(B, k - 1, D).to(x.dtype).contiguous()
         h, c, _, _ = layer(x.contiguous(), n, biases[n] if biases else None, context, c0)
         h_n.append(h[-1])
-        after = last_inputs(x, context, k - 1, None)
-        c = c if after is None else torch.cat([c, after.flatten(1).to(c.dtype)], dim=1)
+        after = torch.cat([context[:, T:], x[max(T - k + 1, 0) :].transpose(0, 1)], dim=1)  # the last k - 1 inputs
+        c = torch.cat([c, after.flatten(1).to(c.dtype)], dim=1)
         c_n.append(functional.pad(c, (0, width - c.shape[1])))
         x = torch.cat([x, h], dim=-1) if dense else h
     return h, torch.stack(h_n), torch.stack(c_n)

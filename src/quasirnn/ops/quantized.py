@@ -11,8 +11,6 @@ computed from them, are float32. So each pre-activation differs from the exact o
 A row that holds a NaN or an infinity gives NaN. CPUs without VNNI multiply in 16 bits and add in 32: the same integers.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -72,12 +70,6 @@ def run_quantized_layer(
         options.return_gates or rows.packed is not None,
     )
     return layer_output(outputs, inputs, context, rows, seed, options)
-
-
-def quantized_stack(*inputs: Any) -> Any:
-    """The operator of that name."""
-    backends.warn_if_plain(inputs[0].device)
-    return torch.ops.quasirnn.quantized_stack.default(*inputs)
 
 
 # The same in plain PyTorch: correct on every device, and the definition for the kernels.

@@ -1,4 +1,4 @@
-"""Where the sequences of a batch begin and end: padding, starts inside a row, and the inputs that continue a row.
+"""Where the sequences of a batch begin and end: padding, and starts inside a row.
 
 `lengths` gives each row's own length; what lies past it is padding. `starts`, (T, B), is True at the first step of a
 sequence inside a row: there the cells and the convolution's window are cut. The steps before a row's first start
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental import proxy_tensor
 
-from quasirnn.ops import checks, torch_internals
+from quasirnn.ops import checks
 
 Maybe = Tensor | None
 Lengths = Tensor | Sequence[int] | None
@@ -70,33 +70,6 @@ def last_starts(starts: Tensor, lengths: Maybe) -> Tensor:
     t = torch.arange(starts.shape[0], device=starts.device)[:, None]
     counted = starts if lengths is None else starts & (t < lengths)
     return torch.where(counted, t, -(2**62)).amax(0)
-
-
-def last_inputs(x: Tensor, context: Maybe, n: int, lengths: Maybe, starts: Maybe = None) -> Maybe:
-    """The last n inputs of each row, (B, n, D): the left context with which the convolution continues it.
-
-    Where the row is shorter than that they reach back into its own context. Zero before the row's last start.
-    """
-    if n == 0:
-        return None
-    T, B, D = x.shape
-    if lengths is None and (starts is not None or torch.compiler.is_compiling() or torch_internals.is_tracing()):
-        # A choice by T becomes a condition on it: an exported layer could then take no piece shorter than n.
-        lengths = torch.zeros(B, dtype=torch.int64, device=x.device) + T
-    if lengths is None and n <= T:
-        return x[T - n :].transpose(0, 1)
-    if context is None:
-        context = x.new_zeros(B, n, D)
-    if lengths is None:
-        return torch.cat([context[:, T:].to(x.dtype), x.transpose(0, 1)], dim=1)
-    position = lengths[:, None] + torch.arange(n, device=x.device) - n  # (B, n)
-    row = torch.arange(B, device=x.device)[:, None]
-    from_x = x[position.clamp(min=0), row]
-    from_context = context[row, (position + n).clamp(max=n - 1)].to(x.dtype)
-    inputs = torch.where((position >= 0)[:, :, None], from_x, from_context)
-    if starts is None:
-        return inputs
-    return without(inputs, (position < last_starts(starts, lengths)[:, None])[:, :, None])
 
 
 def check_lengths(who: str, value: Any, T: int, B: int, device: torch.device) -> Tensor | None:

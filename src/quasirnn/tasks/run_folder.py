@@ -28,11 +28,11 @@ from torch import nn
 
 from quasirnn import files
 from quasirnn.data.vocabulary import Vocabulary
-from quasirnn.errors import RunError, SettingsError, has_lone_surrogate, one_line, shown
+from quasirnn.errors import RunError, SettingsError, one_line, shown
 from quasirnn.files import check_file, read_json, read_text
 from quasirnn.models import pretrained
 from quasirnn.ops import backends
-from quasirnn.schema import Mistakes, Schema, Text, parse
+from quasirnn.schema import Mistakes, Schema, Text, has_lone_surrogate, parse
 from quasirnn.tasks import shipped
 from quasirnn.tasks.settings import (
     NO_OPTIONS,

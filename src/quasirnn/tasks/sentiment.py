@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quasirnn.data import reviews, word_vectors
-from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, to_device
+from quasirnn.data.batches import Batch, EvaluationBatches, LengthBatches, lengths_of, pad, padded_batches
 from quasirnn.data.corpus import Check, Columns, Corpus, Part, PartCheck, built_in
 from quasirnn.data.vocabulary import UNKNOWN_WORD, Vocabulary, is_blank
 from quasirnn.errors import DataError, NotFiniteError, RunError, TextError, UserError, printable, shown, some
@@ -35,7 +35,7 @@ from quasirnn.tasks.fitting import Rule
 from quasirnn.tasks.pipeline import Endpoint, InvalidField, Name, Pipeline, Request, Response, Step
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, as_text, setting, size_setting
-from quasirnn.tasks.task import Dataset, Task, count_unknown, padded_batches, shard, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, shard, silent
 from quasirnn.training.plan import Carried, Tick
 from quasirnn.training.processes import World
 
@@ -228,8 +228,10 @@ def logits_of(model: SequenceClassifier, batches: EvaluationBatches, tick: Tick 
     device = next(model.parameters()).device
     logits = []
     for done, batch in enumerate(batches, 1):
-        batch = to_device(batch, device)
-        logits.append(model(batch["tokens"], batch["tokens_lengths"]).float().cpu())
+        tokens, lengths = batch["tokens"].to(device), batch["tokens_lengths"]
+        # Without padding no lengths: then all layers of a QRNN run in one operator.
+        padded = int(lengths.min()) < len(tokens)
+        logits.append(model(tokens, lengths.to(device) if padded else None).float().cpu())
         tick(done, len(batches))
     return batches.restore(logits)
 

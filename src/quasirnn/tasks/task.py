@@ -11,14 +11,13 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from quasirnn.data import sources
-from quasirnn.data.batches import Batch, EvaluationBatches, lengths_of, pad, to_device
+from quasirnn.data.batches import Batch, to_device
 from quasirnn.data.corpus import Check, Columns, Corpus, Part, PartCheck, canonical
 from quasirnn.data.reading import read_corpus
 from quasirnn.data.vocabulary import Vocabulary
@@ -338,21 +337,6 @@ def count_unknown(vocabulary: Vocabulary, ids: Iterable[Tensor]) -> int:
 def shard(settings: TaskSettings, world: World) -> dict[str, int]:
     """The order of training batches and this process's share of them, as `LengthBatches` takes them."""
     return {"seed": settings.seed, "rank": world.rank, "world_size": world.size}
-
-
-def padded_batches(
-    name: str,
-    ids: Sequence[Tensor],
-    padding: int,
-    *,
-    max_length: int | None = None,
-    batch_size: int = 64,
-    max_tokens: int = 16_384,
-) -> EvaluationBatches:
-    """Encoded texts in batches, as models take them outside training: NAME, (T, B), and NAME_lengths, (B,)."""
-    lengths = lengths_of(ids, max_length)
-    collate = partial(pad, name, ids, padding=padding, max_length=max_length)
-    return EvaluationBatches(lengths, collate, batch_size=batch_size, max_tokens=max_tokens)
 
 
 class Prepared:

@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from quasirnn.data import number_words
-from quasirnn.data.batches import Batch, LengthBatches, lengths_of, pad, to_device
+from quasirnn.data.batches import Batch, LengthBatches, lengths_of, pad, padded_batches, to_device
 from quasirnn.data.corpus import Columns, Corpus, Part, built_in
 from quasirnn.data.headers import language_names
 from quasirnn.data.vocabulary import UNKNOWN_CHARACTER, Vocabulary
@@ -37,7 +37,7 @@ from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.pipeline import Endpoint, InvalidField, Pipeline, Request, Response, Step
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, setting, size_setting
-from quasirnn.tasks.task import Dataset, Task, count_unknown, padded_batches, shard, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, shard, silent
 from quasirnn.tasks.translation_commands import ALPHA, BEAM, HYPOTHESES, LARGEST_ALPHA, WIDEST
 from quasirnn.training.plan import Carried, Tick
 from quasirnn.training.processes import World
