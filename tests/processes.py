@@ -27,6 +27,8 @@ _context.set_forkserver_preload(
         "quasirnn.tasks.sentiment",
         "quasirnn.tasks.training_run",
         "quasirnn.training",
+        # The first optimizer of a process imports it: two seconds.
+        "torch._dynamo",
     ]
 )
 

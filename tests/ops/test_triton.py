@@ -318,18 +318,18 @@ def test_a_length_out_of_range_stays_in_its_row(device):
 @pytest.mark.parametrize(
     ("index", "wrong"),
     [
-        (0, torch.zeros(3, 6, 2).transpose(1, 2)),
+        (0, torch.zeros(1, 6, 2).transpose(1, 2)),
         (1, torch.zeros(2)),
         (1, torch.zeros(6, dtype=torch.float64)),
         (2, torch.zeros(2, 3)),
         (3, torch.zeros(2, dtype=torch.int32)),
-        (4, torch.zeros(3, 2)),
+        (4, torch.zeros(1, 2)),
         (5, torch.zeros(1)),
     ],
     ids=["strides", "bias", "bias type", "c0", "lengths", "starts", "seed"],
 )
 def test_kernels_refuse_what_does_not_fit(index, wrong):
-    arguments = [torch.zeros(3, 2, 6), None, None, None, None, torch.tensor(1), 0.5, 3, False, True]
+    arguments = [torch.zeros(1, 2, 6), None, None, None, None, torch.tensor(1), 0.5, 3, False, True]
     interpreted().pool(*arguments)
     arguments[index] = wrong
     with pytest.raises(ValueError, match="must be contiguous"):
