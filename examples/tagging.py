@@ -28,7 +28,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quasirnn.data.batches import Batch, LengthBatches, lengths_of, pad, to_device
+from quasirnn.data.batches import Batch, LengthBatches, lengths_of, pad, padded_batches, to_device
 from quasirnn.data.corpus import Columns, Corpus, Part, built_in
 from quasirnn.data.vocabulary import Vocabulary
 from quasirnn.errors import TextError, some
@@ -42,7 +42,7 @@ from quasirnn.tasks.evaluation import Evaluation
 from quasirnn.tasks.pipeline import Endpoint, InvalidField, Pipeline, Request, Step
 from quasirnn.tasks.run_folder import Run
 from quasirnn.tasks.settings import Preset, TaskSettings, setting
-from quasirnn.tasks.task import Dataset, Task, count_unknown, padded_batches, shard, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, shard, silent
 from quasirnn.training import Carried, Tick, World
 
 NAME = "tagging"
