@@ -189,6 +189,27 @@ def test_word_dropout_acts_in_training_alone(cell):
     assert not torch.equal(model(padded(), LENGTHS), model(padded(), LENGTHS))
 
 
+@pytest.mark.parametrize("arguments", [{}, {"cell": "lstm", "bidirectional": True}])
+def test_the_adversarial_loss_is_that_of_vectors_moved_along_the_gradient(arguments):
+    """By a fraction of the norm of each text's vectors; the padding is not moved; a loss in eval mode is as ever."""
+    model, plain = build(adversarial=0.1, **arguments).train(), build(**arguments).train()
+    labels = torch.tensor([0, 1, 1, 0])
+    assert torch.equal(model.eval()(padded(), LENGTHS, labels), plain(padded(), LENGTHS, labels))
+    vectors = plain.embedding(padded()).detach().requires_grad_()
+    F.cross_entropy(plain._logits(vectors, padded(), LENGTHS), labels, reduction="sum").backward()
+    moved = vectors.detach().clone()
+    for row, length in enumerate(LENGTHS):
+        gradient = vectors.grad[:, row]
+        assert not gradient[length:].any()
+        moved[:, row] += 0.1 * vectors[:length, row].norm() * gradient / gradient.norm()
+    expected = F.cross_entropy(plain._logits(moved, padded(), LENGTHS), labels, reduction="sum")
+    loss = model.train()(padded(), LENGTHS, labels)
+    torch.testing.assert_close(loss, expected)
+    assert loss > plain(padded(), LENGTHS, labels)
+    loss.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
 @pytest.mark.parametrize("pooling", ["f", "fo", "ifo"])
 @pytest.mark.parametrize("training", [True, False])
 def test_gates_and_cells_by_name_are_those_of_the_forward_pass(pooling, training):
@@ -300,6 +321,7 @@ def test_the_vector_of_padding_is_zero_and_learns_nothing():
         ({"pooling": "of"}, "pooling"),
         ({"readout": "max"}, "readout must be 'mean' or 'max-mean-last', got 'max'"),
         ({"word_dropout": -0.1}, "SequenceClassifier: word_dropout is a probability"),
+        ({"adversarial": 1.5}, "SequenceClassifier: adversarial must be at least 0 and below 1"),
         ({"zoneout": 1.5}, "zoneout"),
         ({"padding": WORDS}, "padding must be one of the 13 tokens, 0 to 12, or None, got 13"),
         ({"padding": -1}, "padding must be one of the 13 tokens, 0 to 12, or None, got -1"),

@@ -48,6 +48,9 @@ class SequenceClassifier(Pretrained):
         word_dropout: probability that a word's vector is zero wherever the word occurs in the batch.
         bidirectional: each layer also reads the sequence from its end, with as many units again. The model then needs
             the whole sequence: `read` is an error.
+        adversarial: the training loss is that of word vectors moved against the classifier: along the gradient of the
+            loss, by this fraction of the norm of a sequence's vectors (Miyato, Dai and Goodfellow, 2017). A training
+            step then takes 5/3 of the time.
 
     Inputs: `tokens`, (T, B), int64; `lengths`, (B,), each row's own length, T if not given. Tokens past it have no
         effect.
@@ -63,7 +66,7 @@ class SequenceClassifier(Pretrained):
     softmax, is ours.
     """
 
-    added = frozenset({"readout", "word_dropout", "bidirectional"})
+    added = frozenset({"readout", "word_dropout", "bidirectional", "adversarial"})
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class SequenceClassifier(Pretrained):
         readout: Readout = "mean",
         word_dropout: float = 0.0,
         bidirectional: bool = False,
+        adversarial: float = 0.0,
     ) -> None:
         super().__init__(locals())
         sizes = {"hidden_size": hidden_size, "num_layers": num_layers, "embedding_size": embedding_size}
@@ -97,9 +101,12 @@ class SequenceClassifier(Pretrained):
             )
         if readout not in ("mean", "max-mean-last"):
             raise ValueError(f"SequenceClassifier: readout must be 'mean' or 'max-mean-last', got {readout!r}.")
+        if not 0 <= adversarial < 1:
+            raise ValueError(f"SequenceClassifier: adversarial must be at least 0 and below 1, got {adversarial}.")
         self.dropout = checks.probability("SequenceClassifier", "dropout", dropout)
         self.word_dropout = checks.probability("SequenceClassifier", "word_dropout", word_dropout)
         self.hidden_size, self.readout, self.bidirectional = hidden_size, readout, bidirectional
+        self.adversarial = adversarial
         self.embedding = nn.Embedding(vocabulary_size, embedding_size, padding_idx=padding)
         self.rnn = recurrent(
             cell,
@@ -118,6 +125,23 @@ class SequenceClassifier(Pretrained):
 
     def forward(self, tokens: Tensor, lengths: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
         x = self.embedding(tokens)
+        if labels is None:
+            return self._logits(x, tokens, lengths)
+        if self.adversarial and self.training and torch.is_grad_enabled():
+            x = x + self._perturbation(x.detach(), tokens, lengths, labels)
+        return functional.cross_entropy(self._logits(x, tokens, lengths), labels, reduction="sum")
+
+    def _perturbation(self, x: Tensor, tokens: Tensor, lengths: Tensor | None, labels: Tensor) -> Tensor:
+        """The step of length `adversarial` * ||x||, for each sequence, that raises the loss fastest."""
+        x = x.requires_grad_()
+        loss = functional.cross_entropy(self._logits(x, tokens, lengths), labels, reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, x)
+        norm = torch.linalg.vector_norm(gradient, dim=(0, 2), keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)
+        size = self.adversarial * torch.linalg.vector_norm(x.detach(), dim=(0, 2), keepdim=True)
+        return gradient / norm * size
+
+    def _logits(self, x: Tensor, tokens: Tensor, lengths: Tensor | None) -> Tensor:
+        """From the word vectors (T, B, E) of the tokens."""
         if self.training:
             x = drop_words(x, tokens, self.embedding.num_embeddings, self.word_dropout)
             x = dropout(x, self.dropout)
@@ -137,9 +161,7 @@ class SequenceClassifier(Pretrained):
             h, _ = self.rnn(x, lengths=lengths) if self.bidirectional else self.rnn(x)
             h = h.masked_fill(padding, 0.0)
         logits: Tensor = self.output(self._read_out(h, lengths).to(h.dtype))
-        if labels is None:
-            return logits
-        return functional.cross_entropy(logits, labels, reduction="sum")
+        return logits
 
     def _read_out(self, h: Tensor, lengths: Tensor | None) -> Tensor:
         """The input of the last linear layer, from outputs (T, B, dirs * H) that are zero in the padding."""

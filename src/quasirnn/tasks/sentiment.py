@@ -94,6 +94,13 @@ class SentimentSettings(TaskSettings):
     )
     word_dropout: float = setting(0.0, help="probability that a word is dropped", group="model", at_least=0, below=1)
     bidirectional: bool = setting(False, help="also read the text backward", group="model", kept="fixed")
+    adversarial: float = setting(
+        0.0,
+        help="train on word vectors moved against the classifier, by this fraction of their norm",
+        group="model",
+        at_least=0,
+        below=1,
+    )
     lstm_init: Literal["uniform", "orthogonal"] | None = setting(
         None, help="uniform: PyTorch's default; orthogonal: also with open forget gates", group="model", cells=("lstm",)
     )
@@ -1022,7 +1029,7 @@ class SentimentTask(Task[SentimentSettings]):
             **settings.layers,
             embedding_size=size if vectors is None else vectors.shape[1],
             padding=data.vocabulary.special("padding"),
-            **settings.model_dump(include={"dense", "readout", "word_dropout", "bidirectional"}),
+            **settings.model_dump(include={"dense", "readout", "word_dropout", "bidirectional", "adversarial"}),
         )
         if settings.lstm_init == "orthogonal":
             init_orthogonal(model.rnn)
