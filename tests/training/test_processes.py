@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 
 import pytest
 from torch import distributed
@@ -24,11 +23,15 @@ pytestmark = [
 def folder(tmp_path_factory):
     """Where the scenarios were played, a folder each. That they ended at all shows that none waited for the other."""
     folder = tmp_path_factory.mktemp("scenarios")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    # What torchrun tells the processes that it starts; tests/cli/test_train.py starts it.
-    told = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    # As torchrun, which tests/cli/test_train.py starts: its process holds the store, on a port that nobody else has.
+    store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    told = {
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
     both = [
         Forked(scenarios.main, ["scenarios", folder], folder / "output.txt", told | {"RANK": rank, "LOCAL_RANK": rank})
         for rank in ("0", "1")
