@@ -50,7 +50,7 @@ class SequenceClassifier(Pretrained):
             the whole sequence: `read` is an error.
         adversarial: the training loss is that of word vectors moved against the classifier: along the gradient of the
             loss, by this fraction of the norm of a sequence's vectors (Miyato, Dai and Goodfellow, 2017). A training
-            step then takes 5/3 of the time.
+            step then takes 1.8 times as long.
 
     Inputs: `tokens`, (T, B), int64; `lengths`, (B,), each row's own length, T if not given. Tokens past it have no
         effect.
