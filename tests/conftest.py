@@ -1,6 +1,7 @@
 """What every test relies on: one torch thread per worker, fixed seeds, and the worst cells shown at the end."""
 
 import gc
+import logging
 import signal
 import sys
 
@@ -52,6 +53,9 @@ def _freeze_what_is_imported(known=[0]):  # noqa: B006
         known[0] = len(sys.modules)
         gc.collect()
         gc.freeze()
+        # For each phase of each test, pytest adds a handler to every logger that does not propagate: torch has fifty.
+        for name in [name for name in logging.root.manager.loggerDict if name.startswith("torch")]:
+            logging.getLogger(name).propagate = True
 
 
 @pytest.fixture(autouse=True)

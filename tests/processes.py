@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
+from torch import distributed
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
@@ -63,6 +64,23 @@ class Forked:
 
     def kill(self) -> None:
         self._process.kill()
+
+
+def run_together(main: Callable[[], None], words: Sequence[object], output: Path) -> list[int]:
+    """`main()` in two processes of one training, to their ends; their exit codes.
+
+    As under torchrun, this process holds the store that they meet at, on a port that nobody else has.
+    """
+    store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    told = {
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+    both = [Forked(main, words, output, told | {"RANK": rank, "LOCAL_RANK": rank}) for rank in ("0", "1")]
+    return [process.wait() for process in both]
 
 
 def _run(main: Callable[[], None], words: list[str], output: str, environment: dict[str, str]) -> None:

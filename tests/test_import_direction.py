@@ -1,6 +1,7 @@
 """Imports go down only: what each folder may know, read from the source of every file."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,7 @@ def imports(file: Path, nodes: Iterator[ast.AST] | None = None) -> Iterator[tupl
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
 
 
+@functools.cache
 def parse(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
 
@@ -94,14 +96,18 @@ def test_every_folder_has_its_rule():
     assert folders == set(MAY_IMPORT), "a new folder needs a line in MAY_IMPORT and in docs/architecture.md"
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file)], ids=name)
-def test_imports_go_down_only(file):
-    here = folder_of(file)
-    allowed = {None, "base", here} | MAY_IMPORT.get(here, set())
-    wrong = [
-        f"{name(file)}:{line} imports {dotted}" for line, dotted in imports(file) if folder_named(dotted) not in allowed
-    ]
-    assert not wrong, f"{here} may import from {sorted(MAY_IMPORT.get(here, ())) or 'no folder'} and the base"
+def imported(*folders: str) -> Iterator[tuple[str, str]]:
+    """Where and what the files of some folders, or of all, import."""
+    for file in FILES:
+        if not folders or folder_of(file) in folders:
+            yield from ((f"{name(file)}:{line} imports {dotted}", dotted) for line, dotted in imports(file))
+
+
+@pytest.mark.parametrize("folder", ["base", *MAY_IMPORT])
+def test_imports_go_down_only(folder):
+    allowed = {None, "base", folder} | MAY_IMPORT.get(folder, set())
+    wrong = [where for where, dotted in imported(folder) if folder_named(dotted) not in allowed]
+    assert not wrong, f"{folder} may import from {sorted(MAY_IMPORT.get(folder, ())) or 'no folder'} and the base"
 
 
 def test_the_documentation_has_the_same_table():
@@ -118,12 +124,13 @@ def literals(file: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file) in GENERIC], ids=name)
-def test_no_task_is_known_by_name(file):
+def test_no_task_is_known_by_name():
     """Sentences of help and docstrings may give examples; a string that is a name, or an import, is a dependency."""
-    assert not [f"{name(file)}:{line} has {value!r}" for line, value in literals(file) if value.strip() in TASK_NAMES]
+    generic = [file for file in FILES if folder_of(file) in GENERIC]
+    named = [(file, line, value) for file in generic for line, value in literals(file) if value.strip() in TASK_NAMES]
+    assert not [f"{name(file)}:{line} has {value!r}" for file, line, value in named]
     modules = tuple(f"quasirnn.tasks.{module}" for module in TASK_MODULES)
-    assert not [f"{name(file)}:{line} imports {dotted}" for line, dotted in imports(file) if dotted.startswith(modules)]
+    assert not [where for where, dotted in imported(*GENERIC) if dotted.startswith(modules)]
 
 
 def test_the_public_face_loads_ops_and_nn_only():
@@ -132,36 +139,37 @@ def test_the_public_face_loads_ops_and_nn_only():
     assert loaded <= {"ops", "nn"}
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file) == "cli"], ids=name)
-def test_commands_load_torch_only_when_they_run(file):
-    for line, dotted in imports(file, at_import_time(parse(file))):
-        light = folder_named(dotted) in (None, "cli", "base") or dotted.startswith(f"{OPTIONS}.")
-        heavy = dotted.split(".")[0] in ("torch", "numpy") or not light
-        assert not heavy, f"{name(file)}:{line} imports {dotted}: help would wait for it"
+def test_commands_load_torch_only_when_they_run():
+    for file in [file for file in FILES if folder_of(file) == "cli"]:
+        for line, dotted in imports(file, at_import_time(parse(file))):
+            light = folder_named(dotted) in (None, "cli", "base") or dotted.startswith(f"{OPTIONS}.")
+            heavy = dotted.split(".")[0] in ("torch", "numpy") or not light
+            assert not heavy, f"{name(file)}:{line} imports {dotted}: help would wait for it"
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file) not in ("cli", "tasks")], ids=name)
-def test_the_terminal_is_known_to_commands_only(file):
+def test_the_terminal_is_known_to_commands_only():
     """Those of cli/, and those that a task brings along."""
-    assert not [dotted for _, dotted in imports(file) if dotted.split(".")[0] in ("typer", "rich")]
+    others = {folder_of(file) for file in FILES} - {"cli", "tasks"}
+    assert not [where for where, dotted in imported(*others) if dotted.split(".")[0] in ("typer", "rich")]
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if folder_of(file) == "ops"], ids=name)
-def test_ops_know_nothing_of_modules(file):
-    assert not [dotted for _, dotted in imports(file) if dotted.startswith("torch.nn") and "functional" not in dotted]
+def test_ops_know_nothing_of_modules():
+    assert not [
+        where for where, dotted in imported("ops") if dotted.startswith("torch.nn") and "functional" not in dotted
+    ]
 
 
-@pytest.mark.parametrize("file", FILES, ids=name)
-def test_no_file_format_that_runs_code(file):
-    assert not [dotted for _, dotted in imports(file) if dotted.split(".")[0] in ("pickle", "dill", "cloudpickle")]
-    calls = (node for node in ast.walk(parse(file)) if isinstance(node, ast.Call))
-    named = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in ("load", "save"))
-    found = [text for text in map(ast.unparse, named) if text.startswith(("torch.load(", "torch.save("))]
-    # Other projects' checkpoints are files of torch.save; they are read without running what is in them.
-    assert all("weights_only=True" in text for text in found if text.startswith("torch.load("))
-    assert not found or name(file) == "export/convert.py"
+def test_no_file_format_that_runs_code():
+    assert not [where for where, dotted in imported() if dotted.split(".")[0] in ("pickle", "dill", "cloudpickle")]
+    for file in FILES:
+        calls = (node for node in ast.walk(parse(file)) if isinstance(node, ast.Call))
+        named = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in ("load", "save"))
+        found = [text for text in map(ast.unparse, named) if text.startswith(("torch.load(", "torch.save("))]
+        # Other projects' checkpoints are files of torch.save; they are read without running what is in them.
+        assert all("weights_only=True" in text for text in found if text.startswith("torch.load(")), name(file)
+        assert not found or name(file) == "export/convert.py"
 
 
-@pytest.mark.parametrize("file", FILES, ids=name)
-def test_no_folder_or_file_is_a_drawer_for_anything(file):
-    assert not {"utils", "misc", "common", "helpers"} & set(file.relative_to(SOURCE).with_suffix("").parts)
+def test_no_folder_or_file_is_a_drawer_for_anything():
+    drawers = {"utils", "misc", "common", "helpers"}
+    assert not [name(file) for file in FILES if drawers & set(file.relative_to(SOURCE).with_suffix("").parts)]

@@ -214,6 +214,7 @@ def test_what_cannot_be_generated(word, arguments, message):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_score_as_a_process(word):
     """Bytes in, bytes out, through real pipes."""
     done = run_script("score", word, "--json", stdin="the café\r\nthe dog".encode())

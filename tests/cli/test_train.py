@@ -13,6 +13,8 @@ from torch import distributed
 
 from cli.command import LAUNCHER, SCRIPT, Process, as_json, everything, here, read
 from cli.interrupted import kill_at_random_moments, resumes, steps_saved
+from processes import run_together
+from quasirnn.cli.main import main
 from quasirnn.cli.train import Lines, duration
 from quasirnn.tasks.language_model import BUILT_IN
 from quasirnn.tasks.training_run import Request, train
@@ -509,17 +511,19 @@ def test_two_processes_train_one_run_and_learn_what_one_process_learns(texts, tm
     """The same global batch, without dropout and zoneout: the same figures to rounding."""
     same = keys("dropout=0", "output_dropout=0", "zoneout=0", "epochs=2")
     two, one = tmp_path / "two", tmp_path / "one"
-    process = Process(tmp_path / "output.txt", *TRAIN, "--data", texts, "--out", two, *same, launcher=LAUNCHER)
+    output = tmp_path / "output.txt"
+    codes = run_together(main, [SCRIPT, *TRAIN, "--data", texts, "--out", two, *same], output)
+    printed = output.read_text()
+    assert codes == [0, 0], printed
     assert here(*TRAIN, "--data", texts, "--out", one, *same).code == 0
-    assert process.wait() == 0, process.output
     assert {file.name for file in two.iterdir()} >= FILES
     assert read_metrics(two / "metrics.jsonl")[0]["processes"] == 2
     figures = [[r["perplexity"] for r in series(run) if r["event"] == "valid"] for run in (two, one)]
     assert len(figures[0]) == 2
     assert figures[0] == pytest.approx(figures[1], rel=1e-5)
     # Told once, and by the name that works from here.
-    assert process.output.count(f"Run: {two}") == 1
-    assert process.output.count(f"{sys.executable} -m quasirnn evaluate {two}") == 1
+    assert printed.count(f"Run: {two}") == 1
+    assert printed.count(f"quasirnn evaluate {two}") == 1
     # One process cannot go on with what two have saved.
     assert "was written by 2 process(es), this run has 1" in here(*TRAIN, "--out", two, "--resume", "epochs=3").stderr
 
@@ -538,6 +542,7 @@ def test_guarantee_exact_resume_of_two_processes_after_sigterm(whole, tmp_path):
     # The launcher passes the signal on and waits; its own exit code tells of the signal.
     process.wait()
     assert "Stopped and saved at step " in process.output
+    assert f"{sys.executable} -m quasirnn train" in process.output
     step = steps_saved(run)
     process = Process(tmp_path / "3.txt", *TRAIN, "--out", run, "--resume", launcher=LAUNCHER)
     assert process.wait() == 0, process.output

@@ -10,8 +10,6 @@ import importlib
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +22,7 @@ from torch import Tensor
 from nn.packings import check_offsets, check_starts
 from ops.bound import parts
 from ops.cases import POOLINGS, Case, exact, inputs, pairwise, public, results
+from processes import run_with_torch
 from quasirnn.ops import backends, fused_pool, plain
 from quasirnn.ops.random_masks import MASK, philox, zoned_channels
 
@@ -162,12 +161,12 @@ def test_packed_sequences_equal_separate_calls(seed, device):
 
 
 def launches(H: int) -> list:
-    """The widest of each type by default, all of them in full."""
+    """The widest by default, all of them, of both types, in full."""
     found = []
     for dtype in (torch.float32, torch.bfloat16):
         *others, widest = interpreted().configurations(H, dtype.itemsize)
         found += [pytest.param(launch, dtype, marks=pytest.mark.full) for launch in others]
-        found.append((widest, dtype))
+        found.append(pytest.param(widest, dtype, marks=pytest.mark.full if dtype is torch.bfloat16 else ()))
     return found
 
 
@@ -195,7 +194,7 @@ def test_the_launch_is_wide_only_where_programs_abound_and_lanes_are_busy():
     ("seed", "reverse"),
     [
         (-(2**63), True),
-        (0x123456789ABCDEF, False),
+        pytest.param(0x123456789ABCDEF, False, marks=pytest.mark.full),
         pytest.param(0, False, marks=pytest.mark.full),
         pytest.param(-1, True, marks=pytest.mark.full),
     ],
@@ -388,12 +387,7 @@ print(json.dumps({
 @pytest.mark.parametrize("card", ["cuda", pytest.param("hip", marks=pytest.mark.full)])
 def test_kernels_compile_for_cards_and_once_for_all_lengths(card, tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
-    result = subprocess.run(
-        [sys.executable, "-c", COMPILE, card],
-        env=environment | {"TRITON_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    result = run_with_torch(COMPILE, card, env=environment | {"TRITON_CACHE_DIR": str(tmp_path)})
     assert result.returncode == 0, result.stderr[-4000:]
     found = json.loads(result.stdout)
     assert all({"cuda": "cubin", "hip": "hsaco"}[card] in kinds for kinds in found["code"])

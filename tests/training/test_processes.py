@@ -6,7 +6,7 @@ import signal
 import pytest
 from torch import distributed
 
-from processes import Forked
+from processes import run_together
 from quasirnn.errors import CheckpointError
 from training import program, scenarios
 from training.tiny import hashes, newest, run, series
@@ -23,20 +23,7 @@ pytestmark = [
 def folder(tmp_path_factory):
     """Where the scenarios were played, a folder each. That they ended at all shows that none waited for the other."""
     folder = tmp_path_factory.mktemp("scenarios")
-    # As torchrun, which tests/cli/test_train.py starts: its process holds the store, on a port that nobody else has.
-    store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    told = {
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }
-    both = [
-        Forked(scenarios.main, ["scenarios", folder], folder / "output.txt", told | {"RANK": rank, "LOCAL_RANK": rank})
-        for rank in ("0", "1")
-    ]
-    assert [process.wait() for process in both] == [0, 0], program.output(folder)
+    assert run_together(scenarios.main, ["scenarios", folder], folder / "output.txt") == [0, 0], program.output(folder)
     return folder
 
 
