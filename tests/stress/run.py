@@ -42,6 +42,7 @@ class Plan:
     disconnects: int
     mutants: int
     clients: int  # when it ends
+    fairness: bool = True
 
 
 FULL = Plan(warm_up=10.0, seconds=30.0, disconnects=200, mutants=2000, clients=24)
@@ -86,7 +87,7 @@ async def stress(runs: list[Path], plan: Plan) -> tuple[dict[str, Any], list[str
     broken: list[str] = []
     with ServerProcess(runs, "--queue", str(QUEUE)) as server:
         await loads(server, asks, plan, figures, broken)
-        if len(tasks) == 3:
+        if plan.fairness and len(tasks) == 3:
             await fairness(server, plan, figures, broken)
         await disconnects(server, asks, plan, figures, broken)
         await strange_requests(server, asks, plan, figures, broken)

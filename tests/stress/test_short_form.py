@@ -19,7 +19,8 @@ from tasks.tiny_sentiment import write_labelled
 from tasks.tiny_translation import train_tiny as train_translation
 from tasks.tiny_translation import write_paired
 
-PLAN = Plan(warm_up=0.1, seconds=0.5, disconnects=20, mutants=150, clients=8)
+# tests/serving has fairness.
+PLAN = Plan(warm_up=0.1, seconds=0.5, disconnects=20, mutants=150, clients=8, fairness=False)
 
 
 class Forked(ServerProcess):
