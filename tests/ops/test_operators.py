@@ -49,8 +49,7 @@ def test_opcheck_stack(state, dense):
 
 
 @pytest.mark.backends
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("case", [CASES[0], CASES[-1]], ids=str)
+@pytest.mark.parametrize(("case", "dtype"), [(CASES[0], torch.float64), (CASES[-1], torch.bfloat16)], ids=str)
 def test_opcheck_in_other_types(case, dtype):
     checked(*arguments(case, dtype))
     checked(*backward_arguments(case, dtype))
