@@ -6,6 +6,8 @@ from torch.func import grad
 
 from processes import run_with_torch
 from quasirnn import QRNN
+from quasirnn.benchmarks.correctness import plain_products
+from quasirnn.benchmarks.passes import onednn_pass
 from quasirnn.ops import backends, torch_internals
 
 
@@ -38,6 +40,12 @@ def test_this_version_has_them_all():
     """Where this fails, a new version of torch has changed: the layer is right but slower, see torch_internals."""
     used = {name: getattr(torch_internals, name) for name in torch_internals.FALLBACKS}
     assert not [name for name, function in used.items() if function is torch_internals.FALLBACKS[name]]
+
+
+def test_correctness_is_checked_without_onednn(monkeypatch):
+    monkeypatch.setattr(torch_internals, "onednn_linear", None)
+    assert len(plain_products(torch.float32)) == 1
+    assert onednn_pass(4, 3, 2, "training") is None
 
 
 PROGRAM = """

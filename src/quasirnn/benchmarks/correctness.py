@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from quasirnn.errors import Failure
 from quasirnn.nn import QRNN
-from quasirnn.ops import fo_pool, reference
+from quasirnn.ops import fo_pool, reference, torch_internals
 
 # Pooling, width and zoneout: everything that the benchmarks time.
 VARIANTS = [
@@ -164,24 +164,24 @@ class OneDnnProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
         ctx.save_for_backward(x, w)
-        return one_dnn(x, w)
+        return _onednn(x, w)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
         x, w = ctx.saved_tensors
         grad = grads[0].contiguous()
-        return one_dnn(grad, w.T.contiguous()), grad.T @ x
+        return _onednn(grad, w.T.contiguous()), grad.T @ x
 
 
-def one_dnn(x: Tensor, w: Tensor) -> Tensor:
-    product: Any = torch.ops.mkldnn._linear_pointwise
-    return cast(Tensor, product(x, w, None, "none", [], ""))
+def _onednn(x: Tensor, w: Tensor) -> Tensor:
+    assert torch_internals.onednn_linear is not None
+    return torch_internals.onednn_linear(x, w)
 
 
 def plain_products(dtype: torch.dtype) -> list[Product]:
     """x w^T by every library that torch itself uses for this type: BLAS and, in float32, oneDNN, as in nn.LSTM."""
-    with_one_dnn = dtype == torch.float32 and torch.backends.mkldnn.is_available()
-    return [lambda x, w: x @ w.T, *([OneDnnProduct.apply] if with_one_dnn else [])]
+    with_onednn = dtype == torch.float32 and torch_internals.onednn_linear is not None
+    return [lambda x, w: x @ w.T, *([OneDnnProduct.apply] if with_onednn else [])]
 
 
 def one_product(multiply: Product, x: Tensor, weight: Tensor) -> Tensor:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from quasirnn.benchmarks.correctness import one_dnn
 from quasirnn.benchmarks.result import Cell, Setting
 from quasirnn.benchmarks.timing import Budget, Pass, Samples, Stopwatch, take_turns
+from quasirnn.ops import torch_internals
 
 MODES = ("inference", "training")
 
@@ -87,16 +87,17 @@ def onednn_pass(rows: int, inner: int, columns: int, mode: str) -> Pass | None:
 
     It has no form for the gradient of the weight, whose left side is transposed: that one is `torch.mm`.
     """
-    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    onednn = torch_internals.onednn_linear
+    if onednn is None:
         return None
     X, W = torch.randn(rows, inner), torch.randn(columns, inner)
     if mode == "inference":
-        return lambda: one_dnn(X, W)
+        return lambda: onednn(X, W)
     W_transposed, dW = W.t().contiguous(), torch.empty_like(W)
 
     def three() -> None:
-        G = one_dnn(X, W)
-        one_dnn(G, W_transposed)
+        G = onednn(X, W)
+        onednn(G, W_transposed)
         torch.mm(G.t(), X, out=dW)
 
     return three

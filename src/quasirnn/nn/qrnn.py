@@ -286,19 +286,20 @@ class QRNN(nn.Module):
         if T == 0 or width != self.input_size or self.pooling not in FUSED:
             return None
         dtype, device = x.dtype, x.device
-        zoneout = self._modules["layers"]._modules["0"].zoneout  # type: ignore[union-attr]
+        layers = self._layers()
+        zoneout = layers[0].zoneout
         weights, scales, biases = [], [], []
-        for layer in self._modules["layers"]._modules.values():  # type: ignore[union-attr]
-            parameters = layer._parameters  # type: ignore[union-attr]
+        for layer in layers:
+            parameters = torch_internals.parameters_of(layer)
             # An int8 weight has scales, and takes their type.
             weight, bias, scale = parameters.get("weight"), parameters.get("bias"), parameters.get("scale")
             if weight is None or weight.device != device or (bias is None) == self.bias:
                 return None
             if (weight if scale is None else scale).dtype != dtype:
                 return None
-            if layer._forward_hooks or layer._forward_pre_hooks or layer.zoneout != zoneout:  # type: ignore[union-attr]
+            if torch_internals.has_hooks(layer) or layer.zoneout != zoneout:
                 return None
-            if zoneout and layer.training:  # type: ignore[union-attr]
+            if zoneout and layer.training:
                 return None
             weights.append(weight.contiguous())
             if scale is not None:
@@ -463,7 +464,7 @@ class QRNN(nn.Module):
         return super().__getattr__(name)
 
     def _layers(self) -> list[QRNNLayer]:
-        return list(self._modules["layers"]._modules.values())  # type: ignore[union-attr, arg-type]
+        return list(torch_internals.modules_of(torch_internals.modules_of(self)["layers"]).values())
 
     def extra_repr(self) -> str:
         widths = set(self.kernel_sizes)

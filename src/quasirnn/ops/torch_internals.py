@@ -7,11 +7,12 @@ At the end: a workaround for oneDNN, torch's own library of products, on some vi
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import forward_ad
 
 _C: Any = torch._C
@@ -24,8 +25,16 @@ def _is_any_autocast_enabled() -> bool:
     return any(map(torch.is_autocast_enabled, ("cpu", "cuda", "xpu")))
 
 
-def _always() -> bool:
+def _always(*arguments: Any) -> bool:
     return True
+
+
+def _named_children(module: Any) -> Mapping[str, Any]:
+    return dict(module.named_children())
+
+
+def _named_parameters(module: Any) -> Mapping[str, Tensor | None]:
+    return dict(module.named_parameters(recurse=False))
 
 
 def _find_transforming() -> Callable[[], bool] | None:
@@ -63,6 +72,30 @@ def _find_hooks() -> Callable[[], bool] | None:
     return lambda: bool(hooks or pre_hooks)
 
 
+def _has(*names: str) -> bool:
+    """Whether `nn.Module` keeps its parts under these names."""
+    return all(hasattr(torch.nn.Module(), name) for name in names)
+
+
+def _modules(module: Any) -> Any:
+    return module._modules
+
+
+def _parameters(module: Any) -> Any:
+    return module._parameters
+
+
+def _hooks(module: Any) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _find_onednn_linear() -> Callable[[Tensor, Tensor], Tensor] | None:
+    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+        return None
+    product: Any = torch.ops.mkldnn._linear_pointwise
+    return lambda x, weight: product(x, weight, None, "none", [], "")
+
+
 def _find_cpu_bfloat16() -> Callable[[], bool] | None:
     queries = [getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
     if None in queries:
@@ -82,6 +115,9 @@ FALLBACKS: dict[str, Callable[..., Any]] = {
     "autocast_active": _is_any_autocast_enabled,
     "transforming": _always,
     "has_global_hooks": _always,
+    "modules_of": _named_children,
+    "parameters_of": _named_parameters,
+    "has_hooks": _always,
     "below_autograd": nullcontext,
     "untraced": nullcontext,
     "cpu_has_bfloat16": _never,
@@ -93,6 +129,12 @@ autocast_active: Callable[[], bool] = getattr(_C, "_is_any_autocast_enabled", FA
 transforming: Callable[[], bool] = _find_transforming() or FALLBACKS["transforming"]
 # Whether a hook is registered for all modules.
 has_global_hooks: Callable[[], bool] = _find_hooks() or FALLBACKS["has_global_hooks"]
+# The parts of a module from where it keeps them: a single step has no time to look them up by name.
+modules_of: Callable[[Any], Mapping[str, Any]] = _modules if _has("_modules") else FALLBACKS["modules_of"]
+parameters_of: Callable[[Any], Mapping[str, Tensor | None]] = (
+    _parameters if _has("_parameters") else FALLBACKS["parameters_of"]
+)
+has_hooks: Callable[[Any], bool] = _hooks if _has("_forward_hooks", "_forward_pre_hooks") else FALLBACKS["has_hooks"]
 # A context in which operators skip their registered derivative, as inside an autograd function.
 below_autograd: Callable[[], AbstractContextManager[Any]] = getattr(
     _C, "_AutoDispatchBelowAutograd", FALLBACKS["below_autograd"]
@@ -101,6 +143,8 @@ below_autograd: Callable[[], AbstractContextManager[Any]] = getattr(
 untraced: Callable[[], AbstractContextManager[None]] = _find_untraced() or FALLBACKS["untraced"]
 # Whether the CPU has fast products in bfloat16: AMX, or AMD's AVX512_BF16. Without them float32 is faster.
 cpu_has_bfloat16: Callable[[], bool] = _find_cpu_bfloat16() or FALLBACKS["cpu_has_bfloat16"]
+# x W^T in float32 by oneDNN, the library behind nn.LSTM, to compare with; None where torch lacks it.
+onednn_linear: Callable[[Tensor, Tensor], Tensor] | None = _find_onednn_linear()
 
 
 def avoid_hidden_tiles() -> None:
