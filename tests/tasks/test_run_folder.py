@@ -52,7 +52,6 @@ def read_all(path: Path) -> None:
     run = open_run(path)
     task_of(run)
     run.read_training(Settings)
-    run.read_environment()
     run.read_metrics()
     run.load_model(LanguageModel, run.read_vocabulary())
 
@@ -111,7 +110,7 @@ def test_limits_can_be_written_anew(run):
 
 
 def test_environment_names_what_the_numbers_depend_on(run):
-    about = run.read_environment()
+    about = json.loads(run.environment.read_text())
     assert about["torch"] == torch.__version__
     assert about["threads"] == torch.get_num_threads()
     assert about["backend"]["cpu"] in ("kernels", "plain")
@@ -290,7 +289,6 @@ MALFORMED = {
         "model.safetensors: embedding.weight has shape (6, 4), the model needs (6, 5).",
     ),
     "huge header": (write("model.safetensors", struct.pack("<Q", 2**62)), "8 bytes, but its header needs 4,611,686"),
-    "no environment": (remove("environment.json"), "environment.json: no such file."),
     "no metrics": (remove("metrics.jsonl"), "metrics.jsonl: no such file. It is created with the first step of a run."),
     "large metrics": (enlarge("metrics.jsonl", 10**9), "metrics.jsonl: has 1,000,000,000 bytes, more than 33,554,432."),
 }
@@ -311,7 +309,7 @@ def test_guarantee_model_files_run_no_code_no_run(tmp_path):
     assert refusal(tmp_path) == f"training.json: no such file. Is {tmp_path} a folder that `quasirnn train` made?"
 
 
-FILES = ("training.json", "config.json", "vocabulary.json", "environment.json", "model.safetensors", "metrics.jsonl")
+FILES = ("training.json", "config.json", "vocabulary.json", "model.safetensors", "metrics.jsonl")
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "metrics.jsonl"])

@@ -1,4 +1,4 @@
-"""The run folder: created all at once, and read with distrust.
+"""The run folder: created atomically, and checked when it is read.
 
     config.json        the model's numbers              model.safetensors  its weights, best on validation
     training.json      all KEYs, the data, the command  metrics.jsonl      what happened, a line each
@@ -6,7 +6,7 @@
     environment.json   versions, machine, date          *.png              pictures
     initial.safetensors  of a run that started from another one: its weights at step 0
 
-Whatever is wrong with it is a `RunError`: one line that names the file and says what to do. Nothing in it is executed.
+Any problem with it is a `RunError`: one line that names the file and says what to do. Nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -84,10 +84,20 @@ class Training(Generic[S]):
             "preset": self.preset,
             "data": list(self.data),
             "corpus": self.corpus,
-            # For the reader's eye only; the name of a file need not be UTF-8.
+            # For people only. File names need not be valid UTF-8.
             "command": self.command.encode("utf-8", "backslashreplace").decode("utf-8"),
             "settings": to_json(self.settings),
         }
+
+
+class _File:
+    """The path of a file in a run folder, as a property."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, run: Run, owner: type[Run]) -> Path:
+        return run.path / self.name
 
 
 @dataclass(frozen=True)
@@ -96,37 +106,14 @@ class Run:
 
     path: Path
 
-    @property
-    def config(self) -> Path:
-        return self.path / pretrained.CONFIG
-
-    @property
-    def weights(self) -> Path:
-        return self.path / pretrained.WEIGHTS
-
-    @property
-    def initial(self) -> Path:
-        return self.path / "initial.safetensors"
-
-    @property
-    def training(self) -> Path:
-        return self.path / "training.json"
-
-    @property
-    def vocabulary(self) -> Path:
-        return self.path / "vocabulary.json"
-
-    @property
-    def environment(self) -> Path:
-        return self.path / "environment.json"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / "checkpoint"
+    config = _File(pretrained.CONFIG)
+    weights = _File(pretrained.WEIGHTS)
+    initial = _File("initial.safetensors")
+    training = _File("training.json")
+    vocabulary = _File("vocabulary.json")
+    environment = _File("environment.json")
+    metrics = _File("metrics.jsonl")
+    checkpoint = _File("checkpoint")
 
     def read_training(self, settings: type[S]) -> Training[S]:
         """How the run was started; `settings` is the task's class."""
@@ -138,11 +125,11 @@ class Run:
         return Training(file.task, file.preset, typed, tuple(file.data), file.corpus, file.command)
 
     def write_training(self, training: Training[Any]) -> None:
-        """When a run is resumed with other limits than it was started with."""
+        """For a run that is resumed with other limits."""
         files.write_json(self.training, training.to_json())
 
     def task(self) -> str:
-        """The name of the task that the run is of."""
+        """The name of the run's task."""
         return self._training().task
 
     def read_config(self) -> dict[str, Any]:
@@ -156,9 +143,6 @@ class Run:
             return Vocabulary.from_json(text, str(self.vocabulary))
         except ValueError as error:
             raise RunError(f"{one_line(error)}. {REMEDY}") from error
-
-    def read_environment(self) -> dict[str, Any]:
-        return read_json(self.environment, remedy=REMEDY)
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The records of the run as if it had never been interrupted; see `training.run_log`."""
@@ -191,7 +175,7 @@ class Run:
         return model
 
     def save_model(self, model: nn.Module) -> None:
-        """Write `model.safetensors`: the old or the new one, whole, whenever the machine stops."""
+        """Replace `model.safetensors` atomically."""
         pretrained.save_weights(model, self.weights, [self.config, self.vocabulary])
 
     def _training(self) -> TrainingFile:
@@ -213,7 +197,7 @@ def default_path(task: str) -> Path:
 
 
 def check_new(path: Path, data: Sequence[str] = ()) -> None:
-    """RunError if a run on `data` cannot be created at `path`. For before the data are read: nothing is touched."""
+    """RunError if a run on `data` cannot be created at `path`. Writes nothing; called before the data are read."""
     if os.path.lexists(path):
         raise RunError(f"{path}: already exists. Continue it with --resume, or choose another --out.")
     for folder in data:
@@ -294,10 +278,10 @@ def resumed(
     overrides: Sequence[str] = (),
     options: Mapping[str, str] = NO_OPTIONS,
 ) -> Training[S]:
-    """What to continue with: `saved`, with the limits that may change; None and nothing stand for what is saved.
+    """The settings to continue with: `saved`, with changed limits. An option that is None or empty is as saved.
 
     Raises:
-        SettingsError: all that contradicts the run, at once.
+        SettingsError: everything that contradicts the run.
     """
     asked = {"task": (saved.task, task), "--preset": (saved.preset, preset), "--cell": (saved.settings.cell, cell)}
     mistakes = [
@@ -339,7 +323,7 @@ def environment() -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """The processor's name as its maker gives it, where the system tells."""
+    """The model name of the CPU, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
