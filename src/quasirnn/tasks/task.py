@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from quasirnn.tasks.fine_tuning import Start
     from quasirnn.tasks.pipeline import Endpoint, Pipeline
 
-# What is said of what a rule has settled.
+# Settings that are reported if a rule has chosen them.
 FITTED = ("hidden_size", "num_layers", "dropout", "batch_size", "learning_rate", "epochs", "patience")
 
 S = TypeVar("S", bound=TaskSettings)
@@ -59,7 +59,7 @@ class Dataset:
 
     corpus: Corpus
     vocabulary: Vocabulary
-    parts: dict[str, Any]  # by split: whatever the task makes of the rows
+    parts: dict[str, Any]  # by split: the encoded rows
     summaries: dict[str, dict[str, Any]]  # by split: counts for training.json
     facts: dict[str, Any] = field(default_factory=dict)  # of the whole, for training.json: {"classes": [...]}
     notes: list[str] = field(default_factory=list)  # lines for the user
@@ -71,7 +71,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the rule has settled."""
+    """The values that the rule chose."""
 
     amount: Amount
     keys: frozenset[str]
@@ -94,16 +94,16 @@ class Task(ABC, Generic[S]):
     loss_is_log_perplexity: ClassVar[bool] = False  # the training loss is one per token, and its exp worth drawing
 
     size_rule: ClassVar[Rule | None] = None  # of the preset `fast`
-    toy: ClassVar[tuple[str, str] | None] = None  # the built-in corpus, and what to say of a model trained on it
+    toy: ClassVar[tuple[str, str] | None] = None  # the built-in corpus, and a remark on models trained on it
     paper_corpus: ClassVar[str | None] = None  # the known corpus that the preset `paper` is for
-    data_keys: ClassVar[tuple[str, ...]] = ("train", "valid", "test")  # KEYs that say that the files are others
+    data_keys: ClassVar[tuple[str, ...]] = ("train", "valid", "test")  # KEYs with which the default preset is `fast`
     training_splits: ClassVar[tuple[str, ...]] = ("train", "valid")
     evaluation_options: ClassVar[tuple[str, ...]] = ()  # options of `quasirnn evaluate` that the task has
 
     commands: ClassVar[tuple[Callable[..., None], ...]] = ()  # typer functions, under their names
     plots: ClassVar[tuple[Callable[..., None], ...]] = ()  # the same, below `quasirnn plot`
     endpoints: ClassVar[tuple[Endpoint, ...]] = ()
-    next_commands: ClassVar[tuple[str, ...]] = ("evaluate {run}",)  # to be typed after training
+    next_commands: ClassVar[tuple[str, ...]] = ("evaluate {run}",)  # suggested after training
     demo: ClassVar[Demo | None] = None
 
     @abstractmethod
@@ -112,7 +112,7 @@ class Task(ABC, Generic[S]):
 
     @abstractmethod
     def built_in(self, settings: S, splits: Sequence[str]) -> Corpus:
-        """The corpus that is used where no other is given."""
+        """The corpus that is used without --data."""
 
     @abstractmethod
     def make_vocabulary(self, settings: S, train: Part, notes: list[str]) -> Vocabulary:
@@ -130,7 +130,7 @@ class Task(ABC, Generic[S]):
 
     @abstractmethod
     def build(self, settings: S, data: Dataset) -> Pretrained:
-        """The model, with the weights that the seed gives."""
+        """The model, initialised from the seed."""
 
     @abstractmethod
     def batches(self, settings: S, part: Any, model: Any, world: World) -> Batches:
@@ -172,7 +172,7 @@ class Task(ABC, Generic[S]):
         )
 
     def checks(self, settings: S, saved: Mapping[str, Any]) -> tuple[Check, PartCheck | None]:
-        """What looks at every row as it is read, and at the training part as a whole; `check_row` alone by default."""
+        """Functions that check each row as it is read and the whole training part; `check_row` alone by default."""
         return lambda split, values, place: self.check_row(settings, values, place, saved), None
 
     def check_row(self, settings: S, values: tuple[str, ...], place: str, saved: Mapping[str, Any]) -> None:
@@ -250,19 +250,21 @@ class Task(ABC, Generic[S]):
         return Prepared(self, fitted, dataset, said, start)
 
     def fit(self, settings: S, train: Part, preset: str, given: Collection[str]) -> tuple[S, Fitted | None]:
-        """The settings with what the rule says for data of this size, and what was settled; None without a rule."""
-        settings = changed(settings, {} if not self.rule(settings, preset) else self.choices(settings, train, given))
-        rule = self.rule(settings, preset)
-        if rule is None:
+        """The settings with the rule's values for data of this size, and which values it chose; None without a rule."""
+        if self.rule(settings, preset) is None:
             return settings, None
+        choices = self.choices(settings, train, given)
+        settings = changed(settings, choices)
+        # The choices may lead to another rule, for characters instead of words.
+        rule = self.rule(settings, preset)
+        assert rule is not None
         amount = self.amount(settings, train)
         known = {name: value for name, value in settings if name in given}
         values = rule.values(amount, known)
         own = {key: value for key, value in values.items() if key not in settings.keys_without(settings.cell)}
         if settings.init_from is not None and "learning_rate" in own:
             own["learning_rate"] = fine_tuning_rate(own["learning_rate"])
-        chosen = {key for key in self.choices(settings, train, given) if key not in given}
-        return changed(settings, own), Fitted(amount, frozenset({*own, *chosen}))
+        return changed(settings, own), Fitted(amount, frozenset({*own, *choices} - set(given)))
 
     def rule(self, settings: S, preset: str) -> Rule | None:
         """How values of a preset follow the size of the data; None if they do not."""
@@ -281,7 +283,7 @@ class Task(ABC, Generic[S]):
         """The settings of an LSTM with the hidden size at which it has as many parameters as the QRNN."""
 
         def size(other: S) -> int:
-            # What is noted and recorded while a model is built belongs to the one that is trained.
+            # Notes and facts that building a model adds are only for the one that is trained.
             scratch = dataclasses.replace(data, notes=[], facts=dict(data.facts))
             return count_parameters(self.build(other, scratch))
 
@@ -298,13 +300,13 @@ class Task(ABC, Generic[S]):
         return changed(settings, {"hidden_size": low})
 
     def replaced(self, facts: Mapping[str, Any], saved: Mapping[str, Any]) -> tuple[str, ...]:
-        """The modules of the model that start anew in fine-tuning, as these data are of another kind: a classifier's
-        output layer, if the classes differ. `saved` is the corpus entry of the source's training.json.
+        """The modules that are initialised anew in fine-tuning because the data differ: a classifier's output layer,
+        if it has other classes. `saved` is the corpus entry of the source's training.json.
         """
         return ()
 
     def loss_scale(self, settings: S) -> float:
-        """The gradient is that of so many times the mean loss."""
+        """The factor on the mean loss."""
         return 1.0
 
     def default_preset(self, data: Sequence[str], overrides: Sequence[str]) -> str:
@@ -340,13 +342,13 @@ def shard(settings: TaskSettings, world: World) -> dict[str, int]:
 
 
 class Prepared:
-    """A task with its data read and its model built: all that can be wrong with them has been said."""
+    """A task with its data read and its model built: all errors in them have been reported."""
 
     def __init__(
         self, task: Task[Any], settings: Any, data: Dataset, fitted: str = "", start: Start | None = None
     ) -> None:
         self.task, self.settings, self.data = task, settings, data
-        self.fitted = fitted  # what the rule has settled, for the user
+        self.fitted = fitted  # a line on the values that the rule chose
         self.vocabulary = data.vocabulary
         self.model = task.build(settings, data)
         if start is not None:
