@@ -1,7 +1,7 @@
 """Crash-safe writing and distrustful reading.
 
 Writing: into a temporary file in the same folder, sync, rename over the old file, sync the folder. Whoever reads the
-file finds the old content or the new one, whole, even after a power cut. Whatever goes wrong is a `WriteError`.
+file finds the old content or the new one, whole, even after a power cut. Any failure is a `WriteError`.
 
 Reading: the kind and size of a file are checked before memory is asked for, nothing in it is executed, and whatever is
 wrong with it is a `ModelFileError`.
@@ -168,7 +168,7 @@ def is_regular(path: Path) -> bool:
 
 @contextlib.contextmanager
 def readable(file: Path, remedy: str = REMEDY) -> Iterator[None]:
-    """Around reading a file: a `ModelFileError` if it is not there or cannot be read."""
+    """Around reading a file: a `ModelFileError` if it is missing or cannot be read."""
     try:
         yield
     except FileNotFoundError:

@@ -25,7 +25,7 @@ class Setting:
 
     device: str = "cpu"
     seed: int = 1
-    cpu_time: bool = False  # of this process instead of the clock on the wall: for one thread
+    cpu_time: bool = False  # of this process instead of wall time; for one thread
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Options:
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False
 
 
-# What the benchmarks say of themselves; `task`, which has options of its own, is below.
+# The help texts; `task`, which has options of its own, is below.
 HELP = {
     "layer": """Compare QRNN with nn.LSTM in inference (forward) and training (forward and backward).
 
@@ -85,7 +85,7 @@ HELP = {
     "onnx": """Compare an exported QRNN layer with an exported nn.LSTM with as many units, in onnxruntime.
     """,
 }
-# Those that can count CPU time instead of the clock on the wall.
+# Those that can measure CPU time instead of wall time.
 CPU_TIME = ("layer", "floor", "step", "int8")
 
 

@@ -1,4 +1,4 @@
-"""`quasirnn doctor`: what is installed, what will run, and whether it is right."""
+"""`quasirnn doctor`: what is installed, what will run, and whether it is correct."""
 
 import json as json_format
 import os

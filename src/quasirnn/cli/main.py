@@ -74,7 +74,7 @@ def add_task_commands() -> None:
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """A task's command, which ends quietly where nobody reads what it prints."""
+    """A task's command, which exits quietly when the reader of its output has gone."""
 
     @functools.wraps(function)
     def command(*arguments: Any, **options: Any) -> None:
@@ -94,7 +94,7 @@ def user_errors() -> Iterator[None]:
     except MemoryError as error:
         raise Failure(str(error) or OUT_OF_MEMORY) from error
     except RuntimeError as error:
-        # torch has no class of its own for memory that the CPU does not have.
+        # torch has no class of its own for a failed allocation on the CPU.
         if size := re.search(r"tried to allocate (\d+) bytes", str(error)):
             raise Failure(
                 f"{OUT_OF_MEMORY} while allocating {int(size[1]) / 2**30:,.1f} GB. Try a smaller batch_size, shorter "
@@ -106,7 +106,7 @@ def user_errors() -> Iterator[None]:
 
 
 def describe_os_error(error: OSError) -> str:
-    """What the system says of a file, in our words: named as typed, with the nearest one that is there."""
+    """The system's error about a file: the path as typed, with the nearest one that exists."""
     if error.filename is None or error.strerror is None:
         return str(error)
     name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else error.filename
@@ -119,7 +119,7 @@ def main() -> None:
     try:
         with user_errors():
             add_task_commands()
-            # A command that ends by itself gives None; one that was left early gives its exit code.
+            # None after a normal return; the exit code after typer.Exit.
             sys.exit(app(prog_name="quasirnn", standalone_mode=False))
     except typer.TyperException as error:
         message, code = error.format_message(), error.exit_code

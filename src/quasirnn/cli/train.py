@@ -213,7 +213,7 @@ def print_outcome(task: "Task[Any]", trained: "Trained") -> None:
         say(f"Stopped and saved at step {outcome.step:,}. To continue:")
         say(f"    {command} train {task.name} --out {run} --resume")
     elif outcome.steps_made == 0 and outcome.resumed_at is not None:
-        say(f"Nothing left to do: the run is at step {outcome.step:,}. {how_to_go_on(trained)}")
+        say(f"Nothing left to do: the run is at step {outcome.step:,}. {how_to_continue(trained)}")
     else:
         say(f"{outcome.reason.capitalize()} after {outcome.step:,} steps, {outcome.minutes:.1f} minutes.")
     if outcome.best is not None:
@@ -226,8 +226,8 @@ def print_outcome(task: "Task[Any]", trained: "Trained") -> None:
             say(f"    {command} {line.format(run=run)}")
 
 
-def how_to_go_on(trained: "Trained") -> str:
-    """Which KEY has ended a run, and a value of it that does not."""
+def how_to_continue(trained: "Trained") -> str:
+    """Which KEY ended the run, and a value with which it continues."""
     settings, outcome = trained.training.settings, trained.outcome
     if outcome.reason == "stopped early":
         return f"It stopped early: no improvement on validation for {settings.patience} epochs."
@@ -244,7 +244,7 @@ def say(text: str) -> None:
 
 
 def typed_command() -> str:
-    """How to call this program again from where the user is, whether or not the environment is active."""
+    """How the user can call this program again, whether or not its environment is active."""
     program = Path(sys.argv[0])
     if program.name != "quasirnn":
         return f"{sys.executable} -m quasirnn"
@@ -266,7 +266,7 @@ class Lines:
 
     def __init__(self, unit: str) -> None:
         self.unit = unit
-        self.told = time.monotonic()
+        self.printed_at = time.monotonic()
 
     def announce(self, training: Any, prepared: Any, path: Path) -> None:
         settings = training.settings
@@ -282,7 +282,7 @@ class Lines:
         self.say(f"Run: {path}")
 
     def say(self, text: str) -> None:
-        self.told = time.monotonic()
+        self.printed_at = time.monotonic()
         print(text, file=sys.stderr, flush=True)
 
     def note(self, text: str) -> None:
@@ -296,7 +296,7 @@ class Lines:
             self.say(f"epoch {record['epoch']}, step {record['step']:,}: validation {figures}")
 
     def progress(self, progress: "Progress") -> None:
-        if time.monotonic() - self.told > self.every:
+        if time.monotonic() - self.printed_at > self.every:
             self.say(describe(progress, self.unit))
 
 
@@ -312,7 +312,7 @@ class Live(Lines):
         self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def progress(self, progress: "Progress") -> None:
-        # The bar draws itself some ten times a second; an epoch that is over sooner is seen all the same.
+        # The bar is drawn about ten times a second; shorter epochs are shown too.
         epoch_ends = progress.phase == "train" and progress.position == progress.steps_per_epoch
         self.bar.update(
             self.task,
@@ -375,9 +375,9 @@ def describe_corpus(corpus: dict[str, Any]) -> str:
 
 
 class EventFiles:
-    """An observer that also writes what another one is told of, as TensorBoard's event files beside metrics.jsonl.
+    """An observer that passes everything on to another one and also writes TensorBoard's event files.
 
-    The files of a run that is resumed continue where its checkpoint was: what came after it is told again.
+    Those of a resumed run continue at its checkpoint: later events are written again.
     """
 
     def __init__(self, observer: Any) -> None:
@@ -416,7 +416,7 @@ def has_tensorboard() -> bool:
 
 @contextmanager
 def event_files(observer: Any, wanted: bool) -> Iterator[Any]:
-    """The observer, which writes event files as well if they are wanted; MissingPackageError without TensorBoard."""
+    """The observer, wrapped in `EventFiles` if `wanted`; MissingPackageError without TensorBoard."""
     if not wanted:
         yield observer
         return

@@ -29,7 +29,7 @@ def canonical(split: str) -> str:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns the rows of a task have, in which files they stand, and how parts are held out.
+    """The columns of a task's rows, the files that hold them, and how parts are held out.
 
     Args:
         names: of the columns, in the order in which a file without a header has them.
@@ -149,7 +149,7 @@ class Corpus:
 
 
 def built_in(name: str, make: Callable[[str], Mapping[str, Iterable[str]]], splits: Sequence[str]) -> Corpus:
-    """A corpus that the package makes itself; `make` gives the columns of a split."""
+    """A corpus that the package generates; `make` returns the columns of a split."""
     wanted = list(dict.fromkeys(map(canonical, splits)))
     if unknown := [split for split in wanted if split not in SPLITS]:
         raise DataError(f"the built-in corpus has the splits {', '.join(SPLITS)}, not {unknown[0]!r}")

@@ -2,7 +2,8 @@
 
 A first row that names all columns of a task is a header, in any order; the case of letters and the marks between words
 do not count, and further columns are ignored with a note. A user may name a column (`label=stars`), or say with numbers
-for all of them (`label=1 text=6`) that no row is a header. Whatever is unclear is asked about and not guessed.
+for all of them (`label=1 text=6`) that no row is a header. If the columns are unclear, the error asks; nothing is
+guessed.
 """
 
 import re
@@ -24,22 +25,22 @@ LANGUAGES = {
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of a table are to be read."""
+    """How to read the rows of a table."""
 
     places: tuple[int, ...]  # of each column of the task
     width: int  # cells of every row
-    header: bool  # the first row is one
-    numbered: bool = False  # the user has given the places
+    header: bool  # the first row is a header
+    numbered: bool = False  # the user has given the columns by number
     note: str = ""  # for the user
 
 
 def plain(name: str) -> str:
-    """A name without regard to case and to the marks between words: "Review Text" and "review_text" are one."""
+    """A name without case and separators: "Review Text" and "review_text" are the same."""
     return re.sub(r"[\W_]+", "", name.casefold())
 
 
 def language_names(code: str) -> tuple[str, ...]:
-    """What a column of a language may be called: de, de_DE, German."""
+    """Names that a column of a language may have: de, de_DE, German."""
     english = LANGUAGES.get(re.split("[-_]", code.lower())[0])
     return (code, *([english] if english else []))
 
@@ -101,10 +102,7 @@ def find_places(cells: Sequence[str], columns: Columns, place: str) -> dict[str,
 
 
 class FirstValue:
-    """Whether the first row of a table without a known header may be one: its value is there only once.
-
-    Nothing is said where no value repeats, as nothing can be told.
-    """
+    """Detects an unknown header: the first value of a column occurs only once, while other values repeat."""
 
     def __init__(self) -> None:
         self.first: str | None = None
@@ -121,7 +119,7 @@ class FirstValue:
             self._seen.add(value)
 
     def check(self, columns: Columns, cells: Sequence[str], place: str) -> None:
-        """TextError that asks, at the end of a table with this first row."""
+        """Called at the end of a table: TextError that asks whether this first row is a header."""
         if self.repeated and not self.again:
             named = " ".join(f"{name}={_typed(cell)}" for name, cell in zip(columns.names, cells, strict=False))
             raise TextError(

@@ -1,10 +1,10 @@
-"""Numbers, dates and times of day in German and English words: a corpus that is made, so nothing is bundled.
+"""Numbers, dates and times of day in German and English words: a generated corpus, no text is bundled.
 
     dreihundertzwölf -> three hundred and twelve
     der dritte März neunzehnhundertsiebenundachtzig -> March third, nineteen eighty-seven
     vierzehn Uhr siebenunddreißig -> two thirty-seven in the afternoon
 
-No words can be replaced in place. German has units before tens and all of a number in one word, the day before the
+Words cannot be replaced one by one. German has units before tens and all of a number in one word, the day before the
 month, and counts the hours to 24; 2015 is "two thousand and fifteen" as a number, but "twenty fifteen" as a year. The
 words are those of num2words, the names of months and parts of the day those of babel.
 """

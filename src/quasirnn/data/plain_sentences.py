@@ -1,6 +1,6 @@
-"""What people type first: sixty plain sentences with their label, to test a model of the built-in reviews with.
+"""Sixty plain sentences with labels, such as people type first, to test a model of the built-in reviews.
 
-The grammar never writes one of them, in no part of the corpus.
+None of them occurs in any part of the corpus.
 """
 
 SENTENCES = {

@@ -1,4 +1,4 @@
-"""Reading a corpus from folders and files; parts that it comes without are held out of its training part by a seed.
+"""Reading a corpus from folders and files; missing parts are held out of the training part by a seed.
 
 `sources` finds the files, `rows` reads them. Rows are held out with all rows of their group (copies of a text,
 translations of a sentence), the same share of every stratum (class). Running text is held out in blocks of neighbouring
@@ -32,7 +32,7 @@ def read_corpus(
     check: Check | None = None,
     check_train: PartCheck | None = None,
 ) -> Corpus:
-    """Read a corpus, all of it now, so that whatever is wrong with a file is said before training and not after it.
+    """Read a whole corpus, so that errors in any file are reported before training.
 
     Training parts of several folders are joined in the order given; validation and test come from the first folder that
     has them. A part that is missing is held out of the training part by `seed`, the same rows for any choice of

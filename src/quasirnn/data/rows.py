@@ -1,4 +1,4 @@
-"""Rows as they stand in files, each with its place, FILE:LINE, for whatever is wrong with it.
+"""The rows of files, each with its place, FILE:LINE, for error messages.
 
 - A text file is one row, its whole text.
 - `.csv`: as RFC 4180 has it; a field in double quotes may hold commas, line ends and doubled quotes. Semicolons, tabs
@@ -35,7 +35,7 @@ Records = Iterator[tuple[int, list[str]]]
 MARKS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 PACKED_LABELS = {"1": "pos", "0": "neg"}
 
-# What to do about files that people have as well.
+# Advice for files of other kinds.
 ADVICE = {
     ".xlsx": ": save it as CSV (UTF-8)",
     ".xls": ": save it as CSV (UTF-8)",
@@ -160,7 +160,7 @@ def _from_table(file: Path, columns: Columns, notes: list[str]) -> Iterator[Row]
 
 
 def _separator(file: Path, columns: Columns) -> tuple[str, bool]:
-    """What stands between the columns of a table, and whether quotes have their meaning there."""
+    """The separator of a table's columns, and whether quotes have a special meaning."""
     line = first_line(file)
     if suffix_of(file) != ".csv":
         cells = line.split("\t")

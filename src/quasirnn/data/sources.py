@@ -2,7 +2,7 @@
 
 A `Source` is whatever holds rows: a text file, a table, one file for each column, or a folder of folders. In a folder
 the parts are called train, one of valid, val, dev and validation, and test; or have such a name as a part of their own
-(`ptb.train.txt`, `mine.test-small.tsv`); or are sets of public corpora that everybody knows. A file may be packed with
+(`ptb.train.txt`, `mine.test-small.tsv`); or are well-known parts of public corpora. A file may be packed with
 gzip (`train.tsv.gz`). Files whose name begins with a dot do not count.
 """
 
@@ -34,7 +34,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What it is called in messages, and may be called by a user."""
+        """Its name in messages and for the user."""
         return self.paths[0].name if len(self.paths) == 1 else self.stem
 
     def is_called(self, name: str) -> bool:

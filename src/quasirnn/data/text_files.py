@@ -1,4 +1,4 @@
-"""Text as it comes, from a file or from standard input, with the place of whatever is wrong with it.
+"""Text from a file or from standard input; an error names its place.
 
 A line ends at "\\n" and nowhere else: U+0085, U+2028 and a lone "\\r" are characters inside a line like any other. Of a
 "\\r\\n" the "\\r" is dropped, and so is a byte order mark at the very start. A last line without "\\n" is a line.
@@ -18,7 +18,7 @@ from quasirnn.errors import TextError, one_line
 BLOCK = 1 << 20
 
 GZIP = b"\x1f\x8b"
-# Files that people take for text, by their first bytes, and what to do about them.
+# Files that are mistaken for text, by their first bytes, and what to do about them.
 NO_TEXT = {
     b"PK\x03\x04": "a zip archive or an office document. Unpack it, or save it as plain text in UTF-8",
     b"%PDF": "a PDF document. Save it as plain text in UTF-8",
@@ -69,7 +69,7 @@ def read_text(source: str | Path | BinaryIO) -> str:
 
 
 def first_line(path: Path) -> str:
-    """The first line that is not empty; nothing of a file without one."""
+    """The first line that is not empty; "" if there is none."""
     return next((line for line in read_lines(path) if line.strip()), "")
 
 
@@ -117,7 +117,7 @@ def _decode(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[str]:
 
 
 class _Decoder:
-    """UTF-8 to characters, piece by piece, as far as it is right; then `error` says where and why it is not."""
+    """UTF-8 to characters, piece by piece, as far as it is valid; then `error` says where and why it is not."""
 
     def __init__(self, name: str) -> None:
         self.name = name

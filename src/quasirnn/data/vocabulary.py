@@ -1,4 +1,4 @@
-"""Text to tokens to numbers and back: what is a token, and a vocabulary in a fixed order that a file keeps.
+"""Text to tokens to ids and back: tokenisation, and a vocabulary in a fixed order that is saved in a file.
 
 A token is a word between white space, a character, or a word of the tokeniser for reviews and other running English
 text: words, clitics, numbers and marks, case as it is. The rules of that one, in the order in which they apply:
@@ -312,7 +312,7 @@ class Vocabulary:
         max_size: int | None = None,
         min_count: int | None = 1,
     ) -> "Vocabulary":
-        """The vocabulary of the training texts, within the limits; what is left out is told in `notes`.
+        """The vocabulary of the training texts, within the limits; a note says what is left out.
 
         Args:
             min_count: tokens that occur less often are read as unknown. None: 1 if the texts have the unknown token
@@ -353,7 +353,7 @@ class Vocabulary:
         return cls.from_counts(counts, kind, specials, lowercase=lowercase, **limits)
 
     def extended(self, tokens: Iterable[str]) -> "Vocabulary":
-        """The same with more tokens behind those that are there, which keep their numbers."""
+        """The vocabulary with more tokens at its end; the others keep their numbers."""
         return Vocabulary(self.kind, (*self.tokens, *tokens), self.specials, self.lowercase, self.tokeniser)
 
     def __len__(self) -> int:
@@ -387,7 +387,7 @@ class Vocabulary:
         return torch.from_numpy(np.concatenate(parts)) if parts else torch.empty(0, dtype=torch.int64)
 
     def tokenise(self, text: str) -> list[str]:
-        """The tokens of a text as they are written there, known or not: `encode` gives the number of each."""
+        """The tokens of a text as written, known or not; `encode` gives the number of each."""
         return [token for segment in self._segments(text, self.lowercase) for token in self._split(segment)]
 
     def encode_all(self, texts: Sequence[str]) -> list[Tensor]:
@@ -467,7 +467,7 @@ class Vocabulary:
         return numbers
 
     def _check(self) -> None:
-        """Raise ValueError, beginning with the key at fault, unless text and numbers go both ways."""
+        """Raise ValueError, beginning with the key, unless text can be encoded and decoded."""
         if self.kind not in TOKENISERS:
             raise ValueError(f'"kind" must be one of {", ".join(TOKENISERS)}, got {self.kind!r:.60}')
         if self.tokeniser not in TOKENISERS[self.kind]:

@@ -1,4 +1,4 @@
-"""The word vectors of a vocabulary, from a file that was made elsewhere, and how much of a text they cover.
+"""The word vectors of a vocabulary, read from a file, and how much of a text they cover.
 
 A file is GloVe's text, read line by line, or a `.npz`; of either only the words that are asked for.
 
@@ -36,7 +36,7 @@ MAX_WORD_BYTES, MAX_DIMENSION = 2**28, 65_536
 
 @dataclass
 class VectorTable:
-    """What was read from a file. Of a word that comes twice the first vector holds."""
+    """What was read from a file. If a word occurs twice, its first vector counts."""
 
     dimension: int = 0
     rows: dict[str, np.ndarray] = field(default_factory=dict)  # by word, (D,), float32
@@ -46,7 +46,7 @@ class VectorTable:
     repeated: list[str] = field(default_factory=list)  # places of words that come again
 
     def see(self, word: str, wanted: Set[str], place: str) -> bool:
-        """Count a word; whether its vector is to be kept."""
+        """Count a word; returns whether to keep its vector."""
         self.words += 1
         self.cased += word != word.lower()
         if word in self.rows:
@@ -91,7 +91,7 @@ def _from_text(path: Path, wanted: Set[str]) -> VectorTable:
                 promised, table.dimension = map(int, header)
                 continue
             table.dimension = line.count(" ")
-            # To say at once if this is no file of vectors.
+            # Fail early if this is not a file of vectors.
             _numbers(line.split(" ")[1:], place)
         word = _word(line, table.dimension, place)
         if table.see(word, wanted, place):

@@ -262,7 +262,7 @@ class Connection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP in JSON as well, unless a response has begun."""
         if self.cycle is not None:
-            # Nobody waits for the response to an earlier request of this connection any more.
+            # The response to an earlier request of this connection is no longer needed.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):

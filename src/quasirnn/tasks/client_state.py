@@ -1,8 +1,8 @@
-"""Where a classifier stands in a text, in a form that the client keeps: the server remembers nothing between requests.
+"""A classifier's state in the middle of a text, kept by the client: the server stores nothing between requests.
 
     base64url of   magic   fingerprint of the model   words read   h, c, total as float32   checksum
 
-A state comes back from outside and is trusted in nothing: length, checksum, model, and every number are checked.
+A state from a client is not trusted: its length, checksum, model and every number are checked.
 """
 
 import base64
@@ -21,7 +21,7 @@ from quasirnn.tasks.pipeline import Pipeline
 
 MAGIC = b"qrn1"
 STATE_CHARACTERS = 128 * 1024
-# Longer than any text: the sum of so many outputs still means something in float32.
+# Longer than any text; the sum of so many outputs is still accurate enough in float32.
 MOST_WORDS = 2**31
 
 _HEAD = struct.Struct("<4s16sQ")  # magic, fingerprint, words
@@ -55,14 +55,14 @@ class StateFormat:
         return self.characters <= STATE_CHARACTERS
 
     def pack(self, reading: Reading | None) -> str:
-        """The state as text; None, before the first word, too."""
+        """The state as text; so is None, the state before the first word."""
         data = _HEAD.pack(MAGIC, self.fingerprint, 0 if reading is None else reading.count)
         if reading is not None:
             data += b"".join(tensor.float().cpu().contiguous().numpy().tobytes() for tensor in _tensors(reading))
         return base64.urlsafe_b64encode(data + _CHECKSUM.pack(zlib.crc32(data))).decode("ascii")
 
     def unpack(self, text: str) -> Reading | None:
-        """What `pack` was given.
+        """The inverse of `pack`.
 
         Raises:
             StateError: it is something else.
@@ -96,7 +96,7 @@ class StateFormat:
 
 
 def fingerprint(model: Pipeline[Any]) -> bytes:
-    """16 bytes that tell models apart by their weights, vocabulary and numbers; a copy of a run has the same."""
+    """16 bytes that identify a model by weights, vocabulary and configuration; copies of a run have the same."""
     digest = hashlib.sha256(repr(sorted(model.model.config.items())).encode())
     digest.update(model.vocabulary.to_json().encode())
     for name, tensor in model.model.state_dict().items():

@@ -1,8 +1,7 @@
-"""Runs side by side: a row for each setting, with mean and deviation where it was trained with several seeds.
+"""A table of runs: one row per setting, with mean and standard deviation over its seeds.
 
 Everything comes from the records of the runs: `training.json`, `metrics.jsonl`, `config.json`, and for figures on a
-test part `evaluation-test.json`, which `quasirnn evaluate --save` writes. Weights are not needed, so that records that
-were kept without them are enough.
+test part `evaluation-test.json`, which `quasirnn evaluate --save` writes. Weights are not needed.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from quasirnn.tasks.settings import as_text, fields_of
 if TYPE_CHECKING:
     from quasirnn.tasks.task import Task
 
-# Settings that do not make a run another one.
+# Settings in which the runs of one row may differ.
 REPEATED = ("seed", "max_minutes", "checkpoint_every")
-# And those that columns of the table show.
+# Settings that have a column in the table.
 SHOWN = ("cell", "hidden_size", "num_layers", "match", "epochs", "max_steps", "patience")
 TEST = "evaluation-test.json"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the records of one run say."""
+    """The records of one run."""
 
     run: Run
     task: Task[Any]
@@ -65,7 +64,7 @@ class Entry:
 
     @property
     def epochs(self) -> float:
-        """Epochs that were made; a part of one counts as such."""
+        """The number of epochs trained, possibly fractional."""
         return float(self.last.get("step", 0)) / self.steps_per_epoch
 
     @property
@@ -101,7 +100,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """Runs that differ in their seed alone."""
+    """Runs that differ only in their seed."""
 
     label: str
     entries: list[Entry]
@@ -195,7 +194,7 @@ def _labels(trainings: Sequence[Training[Any]]) -> list[str]:
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """What a reader of the table has to know."""
+    """Notes below the table."""
     lines = []
     for row in rows:
         if len({each.training.corpus.get("sha256") for each in row.entries}) > 1:
@@ -211,7 +210,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
-    """The head and a line for each row, as text. Columns in which nobody has anything are left out."""
+    """The head and a line for each row, as text. Empty columns are left out."""
     figures = dict.fromkeys(name for row in rows for each in row.entries for name in each.figures)
     ordered = sorted(figures, key=lambda name: name.startswith("test"))
     head = ["run", "model", "parameters", "seeds", "epochs", "best epoch", "minutes", *ordered]

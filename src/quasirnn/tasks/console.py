@@ -1,4 +1,4 @@
-"""What commands share: options, loading a run, where text comes from, JSON that is written as it is made, progress."""
+"""What commands share: options, loading a run, reading texts, streaming JSON, progress."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def load_run(run: Path, task: str, precision: str | None = None) -> Any:
 def run_and_texts(arguments: list[str] | None, file: Path | None, task: str) -> tuple[Path, list[str]]:
     """What a command was given as [RUN] [TEXT]...: the run, or else the installed model of the task; and the texts.
 
-    The first word is the run if it is a folder or the name of a model. If it is neither, it is taken for a run with a
-    mistake in it where it cannot be meant as text: before other texts, with --file, or as a path.
+    The first word is the run if it is a folder or the name of a model. If it is neither, it is taken for a mistyped
+    run where it cannot be a text: before other texts, with --file, or as a path.
     """
     first, *rest = arguments or [""]
     one_word = first != "" and not any(character.isspace() for character in first)
@@ -77,7 +77,7 @@ def run_and_texts(arguments: list[str] | None, file: Path | None, task: str) -> 
 
 
 def default_run(task: str) -> Path:
-    """The installed model of a task, by its name; says so."""
+    """The name of the installed model of a task; prints it."""
     name = shipped.default(task)
     print(f"Model: {name} (`quasirnn models` lists all)", file=sys.stderr)
     return Path(name)
@@ -89,13 +89,13 @@ def beside(run: Path, name: str) -> Path:
 
 
 def note_unknown(vocabulary: Vocabulary, text: str) -> None:
-    """Say which tokens of a text a model does not know."""
+    """Print which tokens of a text are not in the vocabulary."""
     if unknown := vocabulary.unknown_tokens(text):
         print(f"Note: not in the vocabulary, read as unknown: {some(list(map(shown, unknown)))}", file=sys.stderr)
 
 
 def noting_unknown(vocabulary: Vocabulary, texts: Iterable[str]) -> Iterator[str]:
-    """The texts as they come, each with a note on what a model does not know of it."""
+    """The texts as they come, with `note_unknown` for each."""
     for text in texts:
         note_unknown(vocabulary, text)
         yield text
@@ -104,7 +104,7 @@ def noting_unknown(vocabulary: Vocabulary, texts: Iterable[str]) -> Iterator[str
 def read_texts(arguments: list[str] | None, file: Path | None) -> Iterator[str]:
     """The items to work on: the arguments, or the lines of a file, or those of standard input.
 
-    The first one is read at once, so that a file that is missing is told before anything is printed.
+    The first one is read immediately, so that a missing file is reported before anything is printed.
     """
     if arguments and file is not None:
         raise UserError("TEXT and --file: give one of them.")
@@ -125,7 +125,7 @@ def one_text(argument: str | None, file: Path | None) -> str:
 
 
 def check_argument(argument: str) -> str:
-    """A text from the command line, which passes on bytes that are not UTF-8 in a form that nothing can print."""
+    """A text from the command line; UserError if it is not UTF-8, as it could not be printed then."""
     try:
         argument.encode()
     except UnicodeEncodeError:
@@ -140,7 +140,7 @@ def excerpt(text: str) -> str:
 
 
 def print_items(items: Iterable[dict[str, Any]], end: Callable[[], dict[str, Any]] = dict) -> None:
-    """One JSON object with all items, each written when it is there; `end` gives what stands beside them."""
+    """Print one JSON object with all items, each as soon as it is available; `end` returns the other fields."""
     print('{"items": [', end="")
     for number, item in enumerate(items):
         print(("," if number else "") + json.dumps(item), end="")
@@ -150,7 +150,7 @@ def print_items(items: Iterable[dict[str, Any]], end: Callable[[], dict[str, Any
 
 @contextmanager
 def closing_pipe() -> Iterator[None]:
-    """Around all that is printed: whoever reads it may have had enough, as `head` does; then it ends quietly."""
+    """Exit quietly when the reader of standard output closes it, as `head` does."""
     try:
         yield
         sys.stdout.flush()
@@ -162,7 +162,7 @@ def closing_pipe() -> Iterator[None]:
 
 @contextmanager
 def progress_of(what: str) -> Iterator[Callable[..., None]]:
-    """A bar on a terminal, silence elsewhere; call it with (done, of), or (done, of, what) to change the text."""
+    """A progress bar, on a terminal only; call it with (done, of), or (done, of, what) to change the text."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -177,7 +177,7 @@ def progress_of(what: str) -> Iterator[Callable[..., None]]:
 
 @contextmanager
 def picture(out: Path | None, default: Path) -> Iterator[Path]:
-    """The path of a picture that can be written; says so when it is."""
+    """The path for a picture, checked before the work and printed after it."""
     from quasirnn.plots.figure import require
 
     path = out or default

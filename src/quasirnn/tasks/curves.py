@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NAME = "curves.png"
 # The figures that are better when they are higher, besides the one that decides on a task's best model.
 HIGHER_IS_BETTER = {"accuracy", "bleu", "chrf", "exact_match"}
-# What a record has besides figures.
+# Keys of a record that are not metrics.
 FIXED = {"event", "step", "epoch", "minutes", "better"}
 # One hue per group, its runs in shades of it from dark to light.
 HUES = ("Blues", "Oranges", "Greens", "Purples", "Reds", "Greys")
@@ -85,7 +85,7 @@ def draw_curves(
 
 
 def draw_curves_of(run: Run) -> str | None:
-    """The picture in the folder of a run that ended. A run is worth more than its picture: what prevents it is told.
+    """Draw the curves of a finished run into its folder. An error does not fail the run: it is returned.
 
     Returns:
         None, or one line that says why there is no picture.
@@ -98,7 +98,7 @@ def draw_curves_of(run: Run) -> str | None:
 
 
 def _number(value: Any) -> float:
-    """A number of a record; NaN for what is none."""
+    """A number from a record; NaN for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     try:
@@ -108,7 +108,7 @@ def _number(value: Any) -> float:
 
 
 def _figures(task: Task[Any], records: Sequence[Record]) -> set[str]:
-    """What can be drawn of a run."""
+    """The metrics of a run that can be drawn."""
     figures = {
         key
         for record in records

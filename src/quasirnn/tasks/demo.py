@@ -35,18 +35,18 @@ from quasirnn.tasks.task import Task
 from quasirnn.tasks.training_run import Request, Trained, train
 from quasirnn.training.plan import Tick
 
-# Before the name of a demo's folder until all is in it.
+# Prefix of a demo's folder until it is complete.
 UNFINISHED = "."
 
 NAMES = {"qrnn": "QRNN", "lstm": "LSTM"}
-# Steps of each cell that its speed is taken from.
+# Steps of each cell that are timed.
 PAIRS = 30
-# Of the steps that are asked for, those that are made however slow the machine is.
+# The share of the requested steps that is made however slow the machine is.
 LEAST_STEPS = 0.5
 
 
 class Interrupted(Exception):
-    """The user wants no more."""
+    """The user has interrupted the demo."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ TimeCells = Callable[[Task[Any], Sequence[str], int, Tick], Speeds]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked for."""
+    """What the user asked for."""
 
     cells: Sequence[str] = ("qrnn",)
     share: float = 1.0  # of the steps that the presets have
@@ -124,7 +124,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Screen:
-    """How the user sees what is going on.
+    """How progress is displayed.
 
     training: gives, for the time of a training, its observer, which also has `announce`; see `training_run.train`.
     progress: gives, for the time of what it is told, a function to be called with (done, of).
@@ -136,7 +136,7 @@ class Screen:
 
 @dataclass(frozen=True)
 class Part:
-    """What a task has shown."""
+    """The results of one task."""
 
     task: Task[Any]
     demo: Demo
@@ -146,7 +146,7 @@ class Part:
 
 
 def use_installed(tasks: Sequence[Task[Any]], folder: Path, seed: int) -> Iterator[tuple[str, Shown]]:
-    """What each installed model of these tasks does with a text, one after the other; pictures go to the folder."""
+    """Use the installed model of each of these tasks on a text; pictures go to the folder."""
     for name, path in shipped.models().items():
         pipeline = load(path)
         demo = pipeline.definition.demo
@@ -249,13 +249,13 @@ def steps_that_fit(steps: int, seconds: float, each: float) -> int:
 
 
 def finished(unfinished: Path) -> Path:
-    """What a folder of `all_or_nothing` will be called."""
+    """The final name of a folder of `all_or_nothing`."""
     return unfinished.with_name(unfinished.name.removeprefix(UNFINISHED))
 
 
 @contextmanager
 def all_or_nothing(folder: Path) -> Iterator[Path]:
-    """A folder to work in, which becomes `folder` when all has gone well, and is gone otherwise."""
+    """A temporary folder, renamed to `folder` on success and removed otherwise."""
     if os.path.lexists(folder):
         raise RunError(f"{folder}: already exists. Choose another --out.")
     unfinished = folder.with_name(f"{UNFINISHED}{folder.name}")
@@ -277,7 +277,7 @@ def all_or_nothing(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Being terminated, or losing the terminal, ends the demo as Ctrl-C does; a training sees to it by itself."""
+    """SIGTERM and SIGHUP end the demo as Ctrl-C does; trainings handle signals themselves."""
 
     def stop(number: int, frame: Any) -> NoReturn:
         raise Interrupted

@@ -1,9 +1,8 @@
-"""What a model's figures are and what they are worth: beside those of another model, and of what takes no network.
+"""The figures of a model, and how they compare with those of another model and of simple baselines.
 
-Two models are compared on the same rows: by how much one is better, and how sure that is. Rows are drawn again and
-again with replacement, the same for both models, and the figure of each is computed anew (paired bootstrap, Koehn
-2004). What rows have in common, such as hard ones, cancels out, and a figure may be anything that follows from sums
-over rows: a share, a perplexity, BLEU.
+Two models are compared on the same rows: the difference, and its confidence interval. Rows are resampled with
+replacement, the same for both models, and the figure of each is recomputed (paired bootstrap, Koehn 2004). What is hard
+for both models cancels out. A figure may be any function of sums over rows: an accuracy, a perplexity, BLEU.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from quasirnn.tasks.task import Dataset, Prepared
 
 RESAMPLES, SEED = 1_000, 1
-# Resamples at a time: what bounds the memory.
+# Resamples at a time; bounds the memory.
 CHUNK = 50
 
 
@@ -51,7 +50,7 @@ class Evaluation:
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
-        """All figures; null stands for what is not finite, which JSON does not have."""
+        """All figures; null for values that are not finite, which JSON cannot represent."""
         values = dataclasses.asdict(self) | {name: getattr(self, name) for name in self.derived}
         return {name: finite(value) for name, value in values.items()}
 
@@ -62,7 +61,7 @@ def finite(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a model did on each row.
+    """The results of a model on each row.
 
     Args:
         statistics: (N, S), whose sums over rows give the figure.
@@ -83,7 +82,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Difference:
-    """Of a figure, the first model's less the second's."""
+    """The figure of the first model minus that of the second."""
 
     name: str
     first: float
@@ -117,7 +116,7 @@ class Difference:
 
 
 def compare(first: Rows, second: Rows, resamples: int = RESAMPLES, seed: int = SEED) -> Difference:
-    """The difference between two models with its 95 % interval. The same at every call.
+    """The difference between two models with its 95 % interval. Deterministic.
 
     Raises:
         UserError: the rows are not the same.

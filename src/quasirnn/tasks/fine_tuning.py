@@ -63,11 +63,11 @@ class Source:
         """Those of a preset with what is kept of the source.
 
         Raises:
-            SettingsError: all that is given and contradicts the source, at once.
+            SettingsError: every given setting that contradicts the source.
         """
         config, saved = self.run.read_config(), self.training.settings
         values = {key: getattr(saved, key) for key in kept_keys(saved)}
-        # What the model was built with, where a setting says "as something else": embedding_size=none.
+        # The actual value of a setting that refers to another one, such as embedding_size=none.
         values |= {key: config[key] for key in values if config.get(key) is not None}
         kept = changed(settings, {**values, "learning_rate": fine_tuning_rate(settings.learning_rate)})
         given = {"cell": cell} if cell is not None else {}
@@ -135,7 +135,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Resumed:
-    """A fine-tuned run that goes on: it needs its source no more."""
+    """A fine-tuned run that is resumed: it no longer needs its source."""
 
     run: Run
     training: Training[Any]
@@ -144,7 +144,7 @@ class Resumed:
         return self.run.read_vocabulary()
 
     def initialise(self, task: Task[Any], model: nn.Module, data: Dataset) -> None:
-        # If there is a checkpoint already, it takes the place of these weights.
+        # A checkpoint, if there is one, replaces these weights.
         pretrained.load_weights(model, self.run.initial)
         data.facts["init_from"] = self.training.corpus.get("init_from")
 

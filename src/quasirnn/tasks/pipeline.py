@@ -1,4 +1,4 @@
-"""A trained model that works on text, what `quasirnn.load` gives, and the requests that it answers over HTTP.
+"""A trained model that works on text, as `quasirnn.load` returns it, and the HTTP requests that it answers.
 
 Nothing here knows of HTTP: an `Endpoint` is the body of a request and the function that answers it.
 """
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=TaskSettings)
 
-# What a model may compute in; docs/quantized.md says what each costs in quality.
+# Precisions that a model can compute in; docs/quantized.md has the loss in quality of each.
 PRECISIONS = ("float32", "bfloat16", "int8")
 
-NAME_CHARACTERS = 200  # of a model, a label
+NAME_CHARACTERS = 200  # of the name of a model or a label
 
 Name = Annotated[Text, Field(max_length=NAME_CHARACTERS)]
-# Called again and again by whoever works on a request; raises where nobody waits for the answer any more.
+# Called regularly while a request is processed; raises if its client has disconnected or its deadline has passed.
 Step = Callable[[], None]
 Emit = Callable[[str], None]
 
@@ -51,9 +51,9 @@ class Pipeline(Generic[S]):
     """A model with its vocabulary, loaded from a run. A task derives its own, with methods on text.
 
     Args:
-        task: whose run it is.
+        task: the task of the run.
         run: the folder.
-        device: where the model works.
+        device: where the model computes.
     """
 
     vocabulary_kinds: ClassVar[tuple[str, ...]]  # "word", "character"
@@ -72,7 +72,7 @@ class Pipeline(Generic[S]):
         return count_parameters(self.model)
 
     def set_precision(self, precision: str) -> None:
-        """Compute in bfloat16, or with int8 weights on a CPU, from now on. There is no way back.
+        """Compute in bfloat16, or with int8 weights on a CPU, from now on. This cannot be undone.
 
         Raises:
             UserError: no such precision, or the model is an int8 copy or an LSTM.
@@ -98,7 +98,7 @@ class Pipeline(Generic[S]):
 
     @property
     def toy(self) -> str:
-        """What to say of a model that was trained on a built-in corpus; nothing of others."""
+        """A remark on a model that was trained on a built-in corpus; empty for others."""
         toy = self.definition.toy
         return toy[1] if toy is not None and self.training.corpus.get("name") == toy[0] else ""
 
@@ -121,7 +121,7 @@ class Pipeline(Generic[S]):
         files.write_json(self.run.path / f"evaluation-{result.split}.json", values)
 
     def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
-        """The figures as of `evaluate`, with the same options, and what each row has to do with them."""
+        """The figures of `evaluate`, with the same options, and the results on each row."""
         raise UserError(f"--against: runs of {self.task} cannot be compared row by row.")
 
     def check_comparable(self, other: Any) -> None:
@@ -130,7 +130,7 @@ class Pipeline(Generic[S]):
     def compare(
         self, other: Any, split: str, data: list[str] | None, tick: Tick, **options: Any
     ) -> tuple[Evaluation, list[str], dict[str, Any]]:
-        """Figures of this model, and beside them those of another on the same rows, as lines and for JSON."""
+        """The figures of this model and of another one on the same rows, as lines and for JSON."""
         if other.task != self.task:
             raise UserError(f"--against {other.run.path}: is a {other.task} run, not a {self.task} run.")
         self.check_comparable(other)
@@ -148,11 +148,11 @@ class Pipeline(Generic[S]):
 
     @cached_property
     def card(self) -> dict[str, Any]:
-        """What the server tells of the model besides what all models have; `examples` are texts to try."""
+        """Fields of GET /models that not every model has; `examples` are texts to try."""
         return {"examples": []}
 
     def warm_up(self) -> None:
-        """Do once what is done on first use: threads must not find it half done."""
+        """Do now what is otherwise done on first use, which would not be thread-safe."""
         self.vocabulary.encode("a")
         _ = self.card
 
@@ -281,14 +281,14 @@ class InvalidField(Exception):
 
 
 class Request(Schema):
-    """A number is a number and no text, and an unknown field is a mistake."""
+    """The body of a request. Types are strict, and an unknown field is an error."""
 
     model: Name | None = Field(None, description="The name of a loaded model; the first of the task if not given.")
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_fields(cls, values: Any) -> Any:
-        # Before all else: a body can have thousands of fields, and each would become an error of its own.
+        # First of all: a body can have thousands of unknown fields, each of which would be an error of its own.
         known = cls.model_fields
         unknown = next((name for name in values if name not in known), None) if isinstance(values, dict) else None
         if unknown is not None:
@@ -303,7 +303,7 @@ class Request(Schema):
 
     @classmethod
     def _as_number(cls, name: str, value: Any) -> Any:
-        """JSON has one kind of number: for an integer, 9.0 is one."""
+        """JSON has only one type of number: 9.0 is a valid integer."""
         whole = (
             isinstance(value, float) and value.is_integer() and int in alternatives(cls.model_fields[name].annotation)
         )
@@ -311,7 +311,7 @@ class Request(Schema):
 
 
 class Response(BaseModel):
-    """An answer, as the API's documentation has it."""
+    """The body of a response, for the API's documentation."""
 
 
 def _nothing(pipeline: Any, request: Any) -> None:

@@ -30,7 +30,7 @@ VARIABLE = "QUASIRNN_TASKS"
 
 
 def find_task(name: str) -> Task[Any]:
-    """The task of that name; RunError with the names there are."""
+    """The task of that name; RunError, with all names, if there is none."""
     tasks = all_tasks()
     if name not in tasks:
         named = name if name.isidentifier() else shown(name)
@@ -39,7 +39,7 @@ def find_task(name: str) -> Task[Any]:
 
 
 def task_of(run: Run) -> Task[Any]:
-    """The task that a run is of; RunError if it is not installed here."""
+    """The task of a run; RunError if it is not installed."""
     name = run.task()
     try:
         return find_task(name)

@@ -1,4 +1,4 @@
-"""A task's settings: typed values with a range and a comment each, changed by KEY=VALUE, all mistakes told at once.
+"""A task's settings: typed values with a range and a comment, changed by KEY=VALUE; mistakes are reported together.
 
 A task derives its own class from `TaskSettings` and writes its presets as values of it:
 
@@ -52,12 +52,12 @@ def setting(
     """A field of a settings class.
 
     Args:
-        default: none means that every preset has to say it.
+        default: without one, every preset must have a value.
         help: what the key is, for `--show`; a preset's note takes its place.
         group: the heading it is shown under, one of `GROUPS` or another.
         at_least, at_most, above, below: bounds.
         cells: the cells that have it; for another it is None, and giving it is an error. Its type must allow None.
-        option: the command's option that sets it; as KEY=VALUE it is then refused.
+        option: the command's option that sets it; KEY=VALUE is then an error.
         kept: a run that starts from a trained model (--from) has that model's value. "fixed": giving another is an
             error, as for sizes; "default": another may be given.
     """
@@ -82,7 +82,7 @@ Widths = Annotated[tuple[Width, ...], BeforeValidator(lambda value: tuple(value)
 
 
 class TaskSettings(Schema):
-    """The KEYs that every task has. A value that breaks a rule cannot be made."""
+    """The KEYs that every task has. Invalid values cannot be constructed."""
 
     # Former names of keys, and of their values, which are still read.
     aliases: ClassVar[Mapping[str, str]] = {}
@@ -195,28 +195,28 @@ class TaskSettings(Schema):
 
     @property
     def layers(self) -> dict[str, Any]:
-        """The recurrent layers, as every model's constructor takes them."""
+        """The arguments for the recurrent layers in the constructor of every model."""
         names = ("hidden_size", "num_layers", "cell", "kernel_size", "pooling", "zoneout", "dropout")
         return {name: getattr(self, name) for name in names}
 
     @property
     def vocabulary(self) -> dict[str, Any]:
-        """What `Vocabulary.build` takes of the settings; a task without `min_count` keeps every token."""
+        """The arguments for `Vocabulary.build`; a task without `min_count` keeps every token."""
         smallest = getattr(self, "min_count", 1)
         return {"lowercase": self.lowercase, "max_size": self.max_vocabulary, "min_count": smallest}
 
     @property
     def stems(self) -> dict[str, str | None]:
-        """The parts of the data that the user has named: names in the folders of the training, and in no others."""
+        """The stems of files that the user has given, for the training data only."""
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
     @property
     def hold_out_seed(self) -> int:
-        """Chooses the rows of parts that are missing."""
+        """The seed by which missing splits are held out of train."""
         return self.seed if self.split_seed is None else self.split_seed
 
     def problems(self) -> Iterator[str]:
-        """What no bound of one key can say, "key: ..." each. A task adds its own to those of `super().problems()`."""
+        """Mistakes that bounds cannot express, as "key: ...". A task adds its own to those of `super().problems()`."""
         for name, info in type(self).model_fields.items():
             value, cells = getattr(self, name), _extra(info)["cells"]
             if len(cells) < len(CELLS) and (value is None) == (self.cell in cells):
@@ -244,7 +244,7 @@ S = TypeVar("S", bound=TaskSettings)
 
 @dataclass(frozen=True)
 class Preset(Generic[S]):
-    """Settings under a name: `qrnn` written out, and what another cell changes.
+    """Named settings: those for `qrnn` in full, and the changes for another cell.
 
     by_cell: {"lstm": {"dropout": 0.2}}; values of keys that a cell does not have are dropped without being named.
     notes: where a value comes from, shown in place of the key's help: {"clip": "paper 3.2"}.
@@ -261,7 +261,7 @@ class Preset(Generic[S]):
         assert used <= keys, f"preset {self.name}: there is no {sorted(used - keys)}"
 
     def for_cell(self, cell: str) -> S:
-        """The preset for "qrnn" or "lstm". What a cell does not have is None."""
+        """The preset for "qrnn" or "lstm". Settings that the cell does not have are None."""
         if cell not in CELLS:
             raise SettingsError(
                 [f"--cell: must be one of {', '.join(CELLS)}, got {shown(cell)}{did_you_mean(cell, CELLS)}"]

@@ -115,7 +115,7 @@ def fit(task: Task[Any], training: Training[Any], request: Request) -> tuple[Any
 
 
 def resolve_precision(settings: S) -> tuple[S, str]:
-    """The settings with what precision=auto stands for on this machine, and why; nothing to say of any other."""
+    """The settings with precision=auto resolved for this machine, and the reason; empty for any other precision."""
     if settings.precision != "auto":
         return settings, ""
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None

@@ -47,7 +47,7 @@ WORDS = 624
 
 
 class OptimizerValues(Schema):
-    """What of an optimizer's state is no tensor."""
+    """The part of an optimizer's state that is not tensors."""
 
     state: dict[str, Any]
     param_groups: list[dict[str, Any]]
@@ -84,7 +84,7 @@ class StateFile(Schema):
 
 @dataclass(frozen=True)
 class Values:
-    """Everything in a checkpoint that is no tensor."""
+    """Everything in a checkpoint that is not a tensor."""
 
     state: State
     steps_per_epoch: int
@@ -500,7 +500,7 @@ def check_random_state(states: Mapping[str, Tensor]) -> None:
 
 @contextlib.contextmanager
 def preserve_rng_state(device: torch.device) -> Iterator[None]:
-    """Whatever is drawn inside, the random state afterwards is the one from before."""
+    """Restore the random state at the end of the block."""
     states = random_state(device)
     try:
         yield

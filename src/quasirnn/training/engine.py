@@ -36,7 +36,7 @@ from quasirnn.training.processes import SIGNALS, RunLock, StopSignals, World
 from quasirnn.training.run_log import Observer, RunLog
 from quasirnn.training.update import NotFinite, Schedule, StepInfo, Updater, WeightAverage, constant
 
-# What is carried may be of any of these, and becomes another one if the run goes on in another precision.
+# Types that carried tensors may have. The type changes if a run continues in another precision.
 AUTOCAST = {torch.float32, torch.bfloat16, torch.float16}
 
 

@@ -1,4 +1,4 @@
-"""What the engine is given, a learner and a plan, and the records of where a run stands and how it ended."""
+"""The input of the engine, a learner and a plan; and the records of a run's progress and outcome."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -117,7 +117,7 @@ NonNegative = Annotated[Number, Field(ge=0)]
 
 
 class State(Schema):
-    """Where a run stands; part of state.json in a checkpoint.
+    """The progress of a run; part of state.json in a checkpoint.
 
     All processes hold the same values, except for the minutes: those of the first process count.
     """
@@ -146,7 +146,7 @@ Reason = Literal["finished", "stopped early", "signal", "out of time"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a run stands when `train` returns."""
+    """The outcome of a run, which `train` returns."""
 
     reason: Reason
     step: int

@@ -123,7 +123,7 @@ def _parse(line: bytes) -> Record | None:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where training stands. Sent after every step, and between the batches of a validation."""
+    """The progress of training, sent after every step and between the batches of a validation."""
 
     phase: Literal["train", "valid"]
     step: int

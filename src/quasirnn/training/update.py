@@ -28,7 +28,7 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 
 @dataclass(frozen=True)
 class StepInfo:
-    """Where training stands when a step begins."""
+    """The progress of training when a step begins."""
 
     step: int  # steps made so far
     epoch: int  # epochs completed
@@ -217,7 +217,7 @@ class WeightAverage:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint holds of it, to be read and written in place."""
+        """Its tensors in a checkpoint, to be read and written in place."""
         if not self._share:
             return {}
         return {"average.count": self._count} | {f"average.{name}": tensor for name, tensor in self._mean.items()}
@@ -233,7 +233,7 @@ class WeightAverage:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """The model has the mean as its weights in here, once there is one."""
+        """Inside the block the model has the mean weights, once there are any."""
         if not int(self._count):
             yield
             return
@@ -372,7 +372,7 @@ def _check(what: str, number: float) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Have malloc keep what a step frees for the next one, where the C library can be told so.
+    """Have malloc keep freed memory for the next step, if the C library supports it.
 
     Tensors of many megabytes are otherwise given back to the system and cleared, page by page, when they are asked for
     again: a twelfth of a step of the paper's language model. The process then stays as large as its largest step.
