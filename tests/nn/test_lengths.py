@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
 
 from quasirnn import QRNN
+from quasirnn.models import Translator
 
 pytestmark = pytest.mark.backends
 
@@ -160,3 +161,14 @@ def test_lengths_come_in_any_form(lengths):
     rnn = QRNN(3, 5)
     x = padded(dtype=torch.float32)
     assert torch.equal(rnn(x, lengths=lengths)[0], rnn(x, lengths=torch.tensor(LENGTHS))[0])
+
+
+def test_lengths_are_checked_once_for_all_layers(monkeypatch):
+    calls, aminmax = [], torch.aminmax
+    monkeypatch.setattr(torch, "aminmax", lambda value: calls.append(value) or aminmax(value))
+    lengths = torch.tensor(LENGTHS)
+    QRNN(3, 5, 3, bidirectional=True)(padded(dtype=torch.float32), lengths=lengths)
+    assert len(calls) == 1
+    source = torch.randint(3, 9, (7, 5))
+    Translator(9, hidden_size=4, num_layers=3)(source, lengths, source, lengths)
+    assert len(calls) == 3, "the source's and the target's"

@@ -18,7 +18,7 @@ from quasirnn.nn.layer import LayerState, QRNNLayerOutput
 from quasirnn.ops import fused_pool
 from quasirnn.ops.layer import last_inputs
 from quasirnn.ops.operators import state_type
-from quasirnn.ops.sequences import padding_mask
+from quasirnn.ops.sequences import Rows, padding_mask
 
 # Steps per token of the vocabulary from which on the table is used: with fewer it saves little and costs memory.
 MIN_STEPS_PER_TOKEN = 2
@@ -48,14 +48,16 @@ def project_embedding(
 
     Args:
         c0: initial cells, (B, H); zero if not given.
-        lengths, extra_bias: as of the layer.
+        lengths: each row's own, (B,), already checked; all steps if not given.
+        extra_bias: as of the layer.
     """
     tokens, embedding = inputs
+    rows = Rows(lengths)
     few = tokens.numel() < MIN_STEPS_PER_TOKEN * embedding.num_embeddings
     # An int8 layer quantises each window: no product can be made in advance.
     if few or not layer.weight.is_floating_point():
         before = None if c0 is None else LayerState(c0, None)
-        output: QRNNLayerOutput = layer(inputs.vectors(), before, lengths=lengths, extra_bias=extra_bias)
+        output: QRNNLayerOutput = layer(inputs.vectors(), before, lengths=rows, extra_bias=extra_bias)
         return output
     sums = convolve(layer, inputs, lengths)
     bias: Tensor | None = layer.bias
@@ -69,7 +71,7 @@ def project_embedding(
         zoneout=layer.zoneout,
         seed=torch.randint(2**63 - 1, (), device=tokens.device) if layer.zoneout > 0 and layer.training else None,
         reverse=layer.reverse,
-        lengths=lengths,
+        lengths=rows,
     )
     return QRNNLayerOutput(h, LayerState(c, _context(layer, inputs, lengths)), None)
 

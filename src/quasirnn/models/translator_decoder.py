@@ -20,6 +20,7 @@ from quasirnn.nn import QRNNLayer
 from quasirnn.nn.layer import LayerState
 from quasirnn.ops.autograd import dropout
 from quasirnn.ops.operators import state_type
+from quasirnn.ops.sequences import Rows
 
 # Kernel size of every decoder layer (section 3.3: only the first layer of the encoder has another).
 WIDTH = 2
@@ -144,10 +145,10 @@ class QRNNDecoder(nn.Module):
         Args:
             inputs: (T, B), or (T, B * n): row b * n + j then belongs to source b.
             state: from an earlier call; the initial state if not given.
-            lengths: (B,), each target's own; all T steps if not given.
+            lengths: (B,), each target's own, already checked; all T steps if not given.
         """
-        rows = inputs.tokens.shape[1]
-        beams = rows // len(encoded.lengths)
+        targets = inputs.tokens.shape[1]
+        beams = targets // len(encoded.lengths)
         x: Tensor | None = None
         tensors: list[Tensor] = []
         for number, (layer, conditioning) in enumerate(zip(self.layers, encoded.conditioning, strict=True)):
@@ -157,7 +158,7 @@ class QRNNDecoder(nn.Module):
             before: LayerState | None = None
             if state is not None:
                 c, context = state.tensors[2 * number : 2 * number + 2]
-                before = LayerState(c, context.view(rows, layer.context_size, layer.input_size))
+                before = LayerState(c, context.view(targets, layer.context_size, layer.input_size))
             elif number < len(encoded.cells):
                 before = LayerState(encoded.cells[number].repeat_interleave(beams, 0), None)
             if x is None and state is None and not is_last:
@@ -165,7 +166,7 @@ class QRNNDecoder(nn.Module):
                 x, after, gates = project_embedding(layer, inputs, c0=c0, lengths=lengths, extra_bias=extra_bias)
             else:
                 x = inputs.vectors() if x is None else dropout(x, self.dropout, self.training)
-                x, after, gates = layer(x, before, lengths=lengths, extra_bias=extra_bias, return_gates=is_last)
+                x, after, gates = layer(x, before, lengths=Rows(lengths), extra_bias=extra_bias, return_gates=is_last)
             assert after.context is not None
             tensors += [after.c, after.context.flatten(1)]
         assert gates is not None

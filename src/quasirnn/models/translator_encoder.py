@@ -11,6 +11,7 @@ from quasirnn.models.recurrent import recurrent, reverse_rows
 from quasirnn.nn import QRNNLayer
 from quasirnn.ops import checks
 from quasirnn.ops.autograd import dropout
+from quasirnn.ops.sequences import Rows
 
 
 def qrnn_layers(input_size: int, hidden_size: int, kernel_sizes: Sequence[int], **options: Any) -> nn.ModuleList:
@@ -37,7 +38,7 @@ class QRNNEncoder(nn.Module):
         dropout: between layers.
         attend_cells: the memory is the last layer's cells instead of its outputs.
 
-    Inputs: tokens (S, B); lengths (B,).
+    Inputs: tokens (S, B); lengths (B,), already checked.
     """
 
     def __init__(self, layers: nn.ModuleList, *, dropout: float, attend_cells: bool = False) -> None:
@@ -58,7 +59,7 @@ class QRNNEncoder(nn.Module):
                 output = project_embedding(layer, inputs, lengths=lengths)
             else:
                 x = dropout(output.h, self.dropout, self.training) if number else inputs.vectors()
-                output = layer(x, lengths=lengths, return_gates=with_cells)
+                output = layer(x, lengths=Rows(lengths), return_gates=with_cells)
             last_h.append(output.h[0])
             last_c.append(output.state.c)
         return EncoderOutput(output.gates.c if output.gates is not None else output.h, last_h, last_c)

@@ -123,7 +123,7 @@ def fused_pool(
     zoneout: float = 0.0,
     seed: Tensor | None = None,
     reverse: bool = False,
-    lengths: Lengths = None,
+    lengths: Lengths | Rows = None,
     starts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Bias, non-linearity, zoneout, recurrence and output gate in one pass (paper, eq. 1 and 3-6).

@@ -95,7 +95,8 @@ def check_lengths(who: str, value: Any, T: int, B: int, device: torch.device) ->
     # A program under make_fx, as torch.func.linearize makes one, has no values either.
     readable = not torch.compiler.is_compiling() and proxy_tensor.get_proxy_mode() is None
     if readable and value.numel() > 0 and value.device.type != "meta":
-        shortest, longest = int(value.min()), int(value.max())
+        # One copy from the device, not two.
+        shortest, longest = torch.stack(torch.aminmax(value)).tolist()
         if shortest < 1:
             raise ValueError(
                 f"{who}: every length must be at least 1, got {shortest}. Leave empty rows out of the batch."
@@ -160,7 +161,9 @@ class Rows(NamedTuple):
     packed: Packed | None = None
 
     @classmethod
-    def checked(cls, who: str, x: Tensor, lengths: Lengths, starts: Maybe) -> "Rows":
+    def checked(cls, who: str, x: Tensor, lengths: "Lengths | Rows", starts: Maybe) -> "Rows":
         """Those of x, (T, B, ...)."""
+        if isinstance(lengths, Rows):
+            return lengths
         T, B = x.shape[:2]
         return cls(check_lengths(who, lengths, T, B, x.device), check_starts(who, starts, T, B, x.device))
