@@ -9,7 +9,7 @@ from typing import Any
 
 from quasirnn.tasks.run_folder import environment
 
-# With more cores than this in use by other processes, speeds are not to be trusted.
+# With more cores than this in use by other processes, speeds are unreliable.
 BUSY = 0.3
 
 

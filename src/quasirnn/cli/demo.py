@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from quasirnn.tasks.task import Task
     from quasirnn.training.plan import Tick
 
-# Columns of what is printed.
+# Width of the output in characters.
 WIDTH = 96
 # Steps of each cell before those that are timed.
 WARM_UP = 3
 # Minutes for imports and what the installed models do.
 INSTALLED_MODELS = 0.3
-# What all of it may take after set-up, if nothing else is asked for.
+# The whole demo after set-up, without --minutes.
 DEFAULT_MINUTES = 4.0
-# Of the steps that the presets have, those with which a model is worth showing; and minutes that are enough for one.
+# The share of the presets' steps from which on a model is worth showing, and the minutes that one task needs.
 LEAST, LEAST_MINUTES = 0.5, 1.0
 
 
 def default_minutes(tasks: "Sequence[Task[Any]]", with_lstm: bool) -> tuple[float, float]:
-    """What all training takes with all steps, and what everything else takes."""
+    """Minutes of all trainings with all their steps, and of everything else."""
     minutes = [task.demo.minutes for task in tasks if task.demo is not None]
     training, rest = (sum(each[part] for each in minutes) for part in (0, 1))
     return (2 if with_lstm else 1) * training, INSTALLED_MODELS + rest
 
 
 def share_of_steps(minutes: float, tasks: "Sequence[Task[Any]]", with_lstm: bool) -> float:
-    """Of the presets' steps, those that there is time for besides the rest.
+    """The share of the presets' steps that fits into the time that everything else leaves.
 
-    A time that is hardly enough for the rest, or not even for that, is exceeded: there are half as many steps as if the
-    rest shrank with them.
+    If everything else leaves little time or none, the total exceeds `minutes`: the share is then half of what it
+    would be if everything else took less time in proportion.
     """
     training, rest = default_minutes(tasks, with_lstm)
     return max((minutes - rest) / training, minutes / (training + rest) / 2)
@@ -54,7 +54,7 @@ def share_of_steps(minutes: float, tasks: "Sequence[Task[Any]]", with_lstm: bool
 def what_fits(
     minutes: float, tasks: "Sequence[Task[Any]]", with_lstm: bool, named: bool
 ) -> "tuple[Sequence[Task[Any]], bool, str]":
-    """The tasks, and whether with the LSTM, that a time is enough for with LEAST of the steps; and a note on the rest.
+    """The tasks that fit into a time with LEAST of the steps, whether the LSTM does, and a note on what is left out.
 
     The LSTM is left out first, then the tasks that take longest, unless the user has named them. From LEAST_MINUTES on
     there is always something; less is for tests, and exceeded.
@@ -164,7 +164,7 @@ def demo(
 
 
 def in_turns(task: "Task[Any]", overrides: Sequence[str], pairs: int, tick: "Tick") -> "Speeds":
-    """The speeds of both cells, as `quasirnn bench task` takes them: on the same batches, who is first alternating."""
+    """The speeds of both cells, as in `quasirnn bench task`: on the same batches, alternating which goes first."""
     import torch
 
     from quasirnn.benchmarks.task import CELLS, contestants, one_round
@@ -198,7 +198,7 @@ def new_folder() -> Path:
 
 
 def say_what_installed_models_do(shown: "Iterable[tuple[str, Shown]]", folder: Path) -> None:
-    """Each at once: it is the first that a newcomer sees."""
+    """Each as soon as it is done: this is the first thing that a new user sees."""
     from quasirnn.tasks.shipped import INSTALL
 
     none = True
@@ -250,7 +250,7 @@ def kept(cells: list[str], compared: bool) -> list[str]:
 
 
 def print_notes(parts: "Sequence[Part]", taken: dict[str, float], busy: str | None) -> None:
-    """What the columns mean, and how the readings were taken."""
+    """What the columns mean, and how they were measured."""
     paragraphs = ["; ".join(f"{part.demo.quality}: {part.demo.explained}" for part in parts) + "."]
     if compared := are_compared(parts):
         paragraphs.append(
@@ -272,7 +272,7 @@ def print_notes(parts: "Sequence[Part]", taken: dict[str, float], busy: str | No
 
 
 def below_baselines(parts: "Sequence[Part]") -> list[str]:
-    """A word for each network that is no better than a model without one, which takes seconds."""
+    """A line for each network that is no better than a baseline, which takes only seconds."""
     lines = []
     for part in parts:
         sign = 1 if part.task.higher_is_better else -1

@@ -27,7 +27,7 @@ Collate = Callable[[np.ndarray], Batch]
 
 
 class LengthBatches:
-    """Training batches of rows of similar length, each row once in an epoch, drawn anew from (seed, epoch).
+    """Training batches of rows of similar length, each row once per epoch, in an order drawn from (seed, epoch).
 
     The rows are shuffled and dealt into pools of about `pool` batches; each pool is sorted by length and cut into
     batches, and the batches of all pools are shuffled. N rows are divided evenly over ceil(N / batch_size) batches, so

@@ -13,8 +13,8 @@ text: words, clitics, numbers and marks, case as it is. The rules of that one, i
 6. Every other character that is not white space is a token of its own, the hyphen in a compound as well.
 
 White space and the order of tokens aside, nothing is lost, so a text has no token only if it is blank. Time is linear
-in the length of any text. What is a letter, and what a combining mark, is up to the Unicode tables of Python, which
-learn new characters from release to release. Scripts that write no spaces are not cut into words.
+in the length of any text. Letters and combining marks are those of Python's Unicode tables, which grow
+from release to release. Scripts without spaces are not cut into words.
 """
 
 import json

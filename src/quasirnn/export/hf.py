@@ -309,7 +309,7 @@ def _built(model: str, arguments: dict[str, Any]) -> Any:
 
 
 def _plain(arguments: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has them."""
+    """Values as JSON represents them."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in arguments.items()}
 
 

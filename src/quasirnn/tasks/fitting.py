@@ -10,8 +10,8 @@ A task's `Rule` has tables for some KEYs, and the rest follows from them:
 - `precision` is auto from WIDE units on, bfloat16 where the device has it: narrower products gain nothing.
 - Warm-up needs no rule: it is a share of the steps.
 
-What the user has given stays as it is, and the rest follows it. The rule only fills values of a new run, which keeps
-them in `training.json`: a resumed run never meets it. docs/own-data.md has the numbers.
+What the user has given stays as it is, and the rest follows it. The rule applies to new runs only: a resumed run has
+its values in `training.json`. docs/own-data.md has the numbers.
 """
 
 from __future__ import annotations

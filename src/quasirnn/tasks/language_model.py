@@ -336,7 +336,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         return prompt + "".join(self.stream(prompt, length, **how))
 
     def stream(self, prompt: str = "", length: int | None = 100, **how: Any) -> Iterator[str]:
-        """The continuation piece by piece as it is sampled, in constant memory; without end if `length` is None.
+        """The continuation piece by piece as it is sampled, in constant memory; endless if `length` is None.
 
         The unknown token is never drawn. An empty prompt is the start of a line.
         """

@@ -64,7 +64,7 @@ def _load(files: str) -> dict[str, Task[Any]]:
 def all_commands() -> Iterator[tuple[tuple[Callable[..., None], ...], tuple[Callable[..., None], ...]]]:
     """The commands and the plots of every task.
 
-    Those of our own tasks are in modules without torch, so that `--help` answers at once; others are asked for theirs.
+    Those of our own tasks are in modules without torch, so that `--help` answers at once; other tasks are imported.
     """
     for name in MODULES:
         module = import_module(f"{name}_commands")

@@ -855,7 +855,7 @@ REVIEW = (
 
 
 def use(pipeline: SentimentPipeline, folder: Path, seed: int) -> Shown:
-    """What an installed model makes of a review as people write them."""
+    """Use an installed model on a realistic review."""
     picture = folder / f"{pipeline.run.path.name}-states.png"
     return show_reading(pipeline, REVIEW, picture, "A review, read word by word.")
 

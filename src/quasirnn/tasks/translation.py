@@ -293,7 +293,7 @@ class Decoder:
         """The n best translations of each text, best first, in the order of the texts. None may be empty.
 
         batch_size: in texts; None: as many as have HYPOTHESES hypotheses together.
-        The result for a text does not depend on the others, but for the rounding of the matrix products. `tick` is
+        The result for a text does not depend on the others, except for rounding in the matrix products. `tick` is
         called after each batch, `each_step` after each step of the search; both may raise to end it.
         """
         if not texts:
