@@ -85,3 +85,19 @@ def test_products_of_lower_precision_where_they_are_asked_for(precision, how, on
     else:
         # As torch.mm: without oneDNN there is no such product.
         assert max(differences(rough, exact)) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_weight_that_is_arranged_once_for_several_chunks(dtype):
+    """A long sequence is several products with one weight, a piece of it is one product: oneDNN's bits are the same."""
+    torch.manual_seed(1)
+    rnn, x = QRNN(320, 320).eval().to(dtype), torch.randn(2048, 1, 320, dtype=dtype)
+    with torch.no_grad():
+        whole, state, pieces = rnn(x)[0], None, []
+        for part in x.split(512 if dtype == torch.float32 else 1024):
+            output, state = rnn(part, state)
+            pieces.append(output)
+    if dtype == torch.float32:
+        assert torch.equal(torch.cat(pieces), whole)
+    # In bfloat16 torch.mm makes the product of a piece.
+    assert differences([torch.cat(pieces).float()], [whole.float()])[0] < 2**-7

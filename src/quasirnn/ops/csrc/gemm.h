@@ -38,7 +38,8 @@ struct MatrixHandle {
 class Multiplier {
  public:
   explicit Multiplier(ScalarType type)
-      : single_(type == ScalarType::Float), type_(torch::stable::detail::to<int32_t>(torch::stable::detail::from(type))) {}
+      : single_(type == ScalarType::Float), bfloat16_(type == ScalarType::BFloat16),
+        type_(torch::stable::detail::to<int32_t>(torch::stable::detail::from(type))) {}
 
   // out = a b, or out += a b.
   void operator()(const Matrix& out, const Matrix& a, const Matrix& b, bool add = false) const {
@@ -58,16 +59,25 @@ class Multiplier {
            torch_internals::onednn_enabled();
   }
 
-  // The product as the library made it, or `out`, filled, where that is no worse.
+  // b as oneDNN arranges it, for several products with so many rows each: it would do so for every one of them. Nothing
+  // where oneDNN is not used. The bits of the products are those without.
+  std::optional<Tensor> arranged(const Matrix& b, int64_t rows, int64_t products) const {
+    if (products < 2 || b.row_stride != 1 || !(prefers_onednn(rows, b.rows, b.columns) || has_fast_bfloat16(rows))) return {};
+    AtenTensorHandle found = torch_internals::onednn_arranged(MatrixHandle(b.transposed(), type_).tensor, rows);
+    return found != nullptr ? std::optional(Tensor(found)) : std::nullopt;
+  }
+
+  // The product as the library made it, or `out`, filled, where that is no worse. `ready` is what `arranged` made of b.
   template <class S>
-  std::pair<const S*, std::optional<Tensor>> fastest(const Matrix& out, const Matrix& a, const Matrix& b) const {
+  std::pair<const S*, std::optional<Tensor>> fastest(const Matrix& out, const Matrix& a, const Matrix& b,
+                                                     const std::optional<Tensor>& ready = {}) const {
     const bool whole_columns = b.row_stride == 1 && a.column_stride == 1;
-    if (whole_columns && prefers_onednn(a.rows, a.columns, b.columns)) {
+    if (whole_columns && (ready || prefers_onednn(a.rows, a.columns, b.columns))) {
       const MatrixHandle left(a, type_), right(b.transposed(), type_);
       const char* none = "";
       AtenTensorHandle product = nullptr;
-      STABLE_TORCH_ERROR_CODE_CHECK(
-          torch_internals::onednn_linear()(left.tensor, right.tensor, nullptr, "none", nullptr, 0, &none, &product));
+      STABLE_TORCH_ERROR_CODE_CHECK(torch_internals::onednn_linear()(
+          left.tensor, ready ? ready->get() : right.tensor, nullptr, "none", nullptr, 0, &none, &product));
       Tensor owner(product);
       return {data<S>(owner), std::move(owner)};
     }
@@ -91,6 +101,20 @@ class Multiplier {
     return rows > 0 && inner * columns >= (rows == 1 ? int64_t{1} << 19 : (int64_t{1} << 22) / rows);
   }
 
+  // torch.mm is oneDNN in bfloat16, but takes no arranged weight.
+  bool has_fast_bfloat16(int64_t rows) const {
+#if defined(__GNUC__) && defined(__x86_64__)
+    static const bool supported = [] {
+      __builtin_cpu_init();
+      return __builtin_cpu_supports("avx512bf16") != 0;
+    }();
+    return bfloat16_ && supported && rows > kFewRows && torch_internals::onednn_linear() != nullptr &&
+           torch_internals::onednn_enabled();
+#else
+    return false;
+#endif
+  }
+
   // Intel's BLAS on Intel's CPU.
   static bool intel_on_intel() {
 #if defined(__GNUC__) && defined(__x86_64__)
@@ -104,7 +128,7 @@ class Multiplier {
 #endif
   }
 
-  bool single_;
+  bool single_, bfloat16_;
   int32_t type_;
 };
 

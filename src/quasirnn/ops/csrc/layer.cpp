@@ -162,10 +162,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
     WeightGradient<S> weight_gradient(multiply, mutable_data<S>(grad_weight), W, k * D, steps == T);
     const int64_t K = k * D;
     // Rows of the weight side by side, where the faster library wants them so: one copy for all chunks, which so many rows repay.
-    const bool flip = (need_x || context) && steps * B >= kRowsWorthFlipping && multiply.prefers_onednn(steps * B, W, K);
+    const int64_t rows_of_chunk = steps * B;
+    const bool flip = (need_x || context) && rows_of_chunk >= kRowsWorthFlipping && multiply.prefers_onednn(rows_of_chunk, W, K);
     const Scratch<S> flipped(flip ? W * K : 0);
     if (flip) transpose(data<S>(weight), W, K, flipped.data());
     const Matrix all_weights = flip ? Matrix{flipped.data(), W, K, 1, W} : Matrix{data<S>(weight), W, K, K, 1};
+    const auto arranged = flip ? multiply.arranged(all_weights, rows_of_chunk, chunks_of(T, steps)) : std::nullopt;
     for (int64_t done = 0; done < T; done += steps) {
       const int64_t n = std::min(steps, T - done);
       const int64_t begin = reverse ? done : T - done - n, end = begin + n;
@@ -174,7 +176,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> layer_backward(
       copy_windows<S>(pool, shape.window, input, begin, end, windows.data());
       weight_gradient.add(grad_gates, rows);
       if (!need_x && !context) continue;
-      const auto [grad_windows, owner] = multiply.template fastest<S>(rows, grad_gates, all_weights);
+      const auto [grad_windows, owner] = multiply.template fastest<S>(rows, grad_gates, all_weights, arranged);
       add_windows<S>(pool, shape.window, grad_windows, begin, end, gradient);
     }
     if (B > 0) weight_gradient.finish();

@@ -23,6 +23,8 @@ inline int64_t steps_per_chunk(int64_t rows, int64_t T, int64_t B) {
   return (T + chunks - 1) / chunks;
 }
 
+inline int64_t chunks_of(int64_t T, int64_t steps) { return steps > 0 ? (T + steps - 1) / steps : 0; }
+
 template <class S>
 void run_layer(const Input<S>& input, const S* weight, const Window& window, const PoolForward<S>& pass,
                const Multiplier& multiply) {
@@ -32,6 +34,7 @@ void run_layer(const Input<S>& input, const S* weight, const Window& window, con
   const Scratch<S> windows(window.k > 1 ? steps * B * K : 0);
   const Scratch<S> buffer(pass.activated == nullptr ? steps * B * W : 0);
   const Matrix transposed_weight = Matrix{weight, W, K, K, 1}.transposed();
+  const auto arranged = multiply.arranged(transposed_weight, steps * B, chunks_of(T, steps));
   for (int64_t done = 0; done < T; done += steps) {
     const int64_t n = std::min(steps, T - done);
     const int64_t begin = shape.reverse ? T - done - n : done;
@@ -41,7 +44,7 @@ void run_layer(const Input<S>& input, const S* weight, const Window& window, con
       rows = Matrix{windows.data(), n * B, K, K, 1};
     }
     S* room = pass.activated != nullptr ? pass.activated + begin * B * W : buffer.data();
-    const auto [gates, owner] = multiply.template fastest<S>(Matrix{room, n * B, W, W, 1}, rows, transposed_weight);
+    const auto [gates, owner] = multiply.template fastest<S>(Matrix{room, n * B, W, W, 1}, rows, transposed_weight, arranged);
     pass.run(Span{begin, begin + n, shape.reverse}, gates);
   }
 }

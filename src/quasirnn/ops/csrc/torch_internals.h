@@ -8,10 +8,12 @@
 #include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
+#include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/version.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 namespace quasirnn::torch_internals {
 
@@ -38,6 +40,18 @@ using Linear = AOTITorchError (*)(AtenTensorHandle x, AtenTensorHandle weight, A
 inline Linear onednn_linear() {
   static const auto found = find<Linear>("aoti_torch_cpu__linear_pointwise");
   return found;
+}
+
+// A weight of (W, K) as oneDNN arranges it for products with so many rows, which `onednn_linear` takes in its place; null
+// where torch cannot.
+inline AtenTensorHandle onednn_arranged(AtenTensorHandle weight, int64_t rows) {
+  if (!same_version()) return nullptr;
+  AtenTensorHandle own = nullptr;
+  if (aoti_torch_new_tensor_handle(weight, &own) != AOTI_TORCH_SUCCESS) return nullptr;
+  StableIValue stack[] = {torch::stable::detail::from(torch::stable::Tensor(own)),
+                          torch::stable::detail::from(std::optional<int64_t>(rows))};
+  if (torch_call_dispatcher("mkldnn::_reorder_linear_weight", "", stack, TORCH_ABI_VERSION) != AOTI_TORCH_SUCCESS) return nullptr;
+  return torch::stable::detail::to<AtenTensorHandle>(stack[0]);
 }
 
 // int8 by int8 into int32.
