@@ -96,6 +96,11 @@ def test_json_prints_one_object_and_nothing_else(bench):
     assert json.loads(out)["settings"]["seed"] == 7
 
 
+def test_seconds_replace_those_of_every_case(bench):
+    budget = json.loads(bench("layer", "--quick", "--json", "--seconds", "0.01")[1])["settings"]["budget"]
+    assert (budget["seconds"], budget["most_seconds"], budget["min_rounds"]) == (0.01, None, 2)
+
+
 def test_the_variants_of_the_floor_are_printed_and_drawn(bench, tmp_path):
     code, out, _ = bench("floor", "--quick", "--plot", "picture.svg")
     assert code == 0

@@ -31,6 +31,12 @@ class Options:
     """The options that every benchmark has."""
 
     quick: Annotated[bool, typer.Option("--quick", help="Measure a smaller grid, within a minute.")] = False
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="How long to measure each case, at least two rounds. [default: depends on the benchmark]", min=0.0
+        ),
+    ] = None
     threads: Annotated[
         int | None, typer.Option(help="Number of torch threads. [default: torch's own choice]", min=1)
     ] = None
@@ -173,7 +179,7 @@ def task_steps(
 for name in HELP:
     add_benchmark(name)
 # The seed is one of the KEYs.
-add_command("task", task_steps, without=("seed", "cpu_time"))
+add_command("task", task_steps, without=("seed", "cpu_time", "seconds"))
 
 
 def execute(name: str, options: Options, changes: dict[str, Any] | None = None, **more: Any) -> None:
@@ -205,6 +211,8 @@ def execute(name: str, options: Options, changes: dict[str, Any] | None = None, 
 
     benchmark = importlib.import_module(f"quasirnn.benchmarks.{name.replace('-', '_')}")
     plan = replace(benchmark.QUICK if options.quick else benchmark.FULL, **changes or {})
+    if options.seconds is not None:
+        plan = with_budget(plan, options.seconds)
     with progress_of("checking the results") as show:
         result = benchmark.run(plan, Setting(options.device.value, options.seed, options.cpu_time), show, **more)
     print(result.to_json()) if options.json else show_result(result, benchmark.tables(result))
@@ -212,6 +220,21 @@ def execute(name: str, options: Options, changes: dict[str, Any] | None = None, 
         options.output.write_text(result.to_json() + "\n", encoding="utf-8")
     if options.plot is not None:
         benchmark.draw(result, options.plot)
+
+
+def with_budget(plan: Any, seconds: float) -> Any:
+    """The plan with so many seconds for each case; very long cases take two rounds."""
+    from quasirnn.benchmarks.timing import Budget
+
+    budgets = {field.name: getattr(plan, field.name) for field in fields(plan)}
+    return replace(
+        plan,
+        **{
+            name: replace(budget, seconds=seconds, most_seconds=None, min_rounds=2)
+            for name, budget in budgets.items()
+            if isinstance(budget, Budget)
+        },
+    )
 
 
 def show_result(result: "Result", tables: "list[Table]") -> None:
