@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kBackwardRows = 2048;
 
 // Below, turning the weight round takes as long as the product.
-constexpr int64_t kRowsWorthFlipping = 256;
+constexpr int64_t kRowsWorthFlipping = 1024;
 
 struct LayerShape {
   PoolShape pool;
