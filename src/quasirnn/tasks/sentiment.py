@@ -186,7 +186,7 @@ BEST = Preset(
     "best",
     SentimentSettings.of(
         "hidden_size=192 num_layers=2 bidirectional=true readout=max-mean-last dense=false dropout=0.5",
-        "zoneout=0.1 word_dropout=0.2 lowercase=true max_vocabulary=30000",
+        "zoneout=0.1 word_dropout=0.2 adversarial=0.02 lowercase=true max_vocabulary=30000",
         "batch_size=32 learning_rate=1e-3 weight_decay=0.01 warm_up=0.05 clip=1",
         "average=0.25 epochs=4 precision=auto checkpoint_every=200",
     ),
