@@ -212,7 +212,7 @@ BEST = Preset(
         "output_dropout=0.4 locked_dropout=true word_dropout=0.1 unigram_init=true",
         "ar=2 tar=1 batch_size=20 length=70 optimizer=adamw learning_rate=3e-3 weight_decay=0.02 schedule=cosine",
         "warm_up=300 clip=0.25",
-        "epochs=17 average=0.25 precision=auto checkpoint_every=100",
+        "epochs=16 average=0.25 precision=auto checkpoint_every=100",
     ),
     by_cell={"lstm": {"gate_init": "unit"}},
 )
