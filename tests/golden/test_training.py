@@ -1,5 +1,6 @@
 """What is read, how it is numbered, and where a short training ends, for every layout, task and cell."""
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from golden.command import (
 )
 
 CASES = CORPORA | RUNS
+# Python; no other case depends on its version.
+MADE_WITH = "3.11.7"
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -26,6 +29,8 @@ def test_training(name, values, same_machine):
     expected = values["corpora" if name in CORPORA else "runs"][name]
     quasirnn(*case.command, "--out", name)
 
+    if name == "language-model-built-in" and platform.python_version() != MADE_WITH:
+        pytest.skip("the built-in corpus is the text of Python's own topics, which another Python has in other words")
     found = described(run)
     assert found["vocabulary"] == expected["vocabulary"]
     for what in ("preset", "corpus", "config"):
