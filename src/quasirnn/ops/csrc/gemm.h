@@ -60,7 +60,7 @@ class Multiplier {
   }
 
   // b as oneDNN arranges it, for several products with so many rows each: it would do so for every one of them. Nothing
-  // where oneDNN is not used. The bits of the products are those without.
+  // where oneDNN is not used. In float32 the bits of the products are those without.
   std::optional<Tensor> arranged(const Matrix& b, int64_t rows, int64_t products) const {
     if (products < 2 || b.row_stride != 1 || !(prefers_onednn(rows, b.rows, b.columns) || has_fast_bfloat16(rows))) return {};
     AtenTensorHandle found = torch_internals::onednn_arranged(MatrixHandle(b.transposed(), type_).tensor, rows);
