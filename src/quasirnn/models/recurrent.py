@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from quasirnn.nn import QRNN
 from quasirnn.ops.autograd import dropout
+from quasirnn.ops.lstm import is_available, lstm
 
 Cell = Literal["qrnn", "lstm"]
 State = tuple[Tensor, Tensor]
@@ -100,15 +101,33 @@ class _LockedInput:
 
 
 class FullPrecisionLSTM(nn.LSTM):
-    """`nn.LSTM` that ignores autocast.
+    """`nn.LSTM` whose cells stay in float32 under autocast.
 
     In lower precision `nn.LSTM` would keep its cells in that type too. A QRNN keeps them in float32, so the comparison
-    would be unfair to the LSTM.
+    would be unfair to the LSTM. In bfloat16 on a CPU its products run in bfloat16, by kernels of our own; elsewhere
+    everything runs in float32.
     """
 
     def forward(self, input: Tensor, hx: State | None = None) -> tuple[Tensor, State]:  # type: ignore[override]
-        with torch.autocast(input.device.type, enabled=False):
+        device = input.device.type
+        lower = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16
+        with torch.autocast(device, enabled=False):
+            if lower and is_available(input) and input.dim() == 3:
+                return self._in_bfloat16(input.bfloat16(), hx)
             return super().forward(input.float() if input.dtype.itemsize < 4 else input, hx)
+
+    def _in_bfloat16(self, x: Tensor, hx: State | None) -> tuple[Tensor, State]:
+        h_n, c_n = list[Tensor](), list[Tensor]()
+        for n in range(self.num_layers):
+            if n:
+                x = dropout(x, self.dropout, self.training)
+            weight, recurrent, *biases = (getattr(self, name) for name in self._all_weights[n])
+            bias = biases[0] + biases[1] if biases else weight.new_zeros(len(weight))
+            before = (None, None) if hx is None else (hx[0][n], hx[1][n])
+            x, c = lstm(x, weight, recurrent, bias, *before)
+            h_n.append(x[-1].float())
+            c_n.append(c)
+        return x, (torch.stack(h_n), torch.stack(c_n))
 
 
 class LSTMLayers(nn.Module):

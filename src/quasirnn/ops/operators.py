@@ -176,6 +176,20 @@ def _(x, weights, biases, state, zoneout, num_gates, dense):
     return stacked(x, weights, num_gates)
 
 
+@_shapes("lstm")
+def _(gates, weight, bias, h0, c0, keep):
+    T, B, W = gates.shape
+    dtype = state_type(gates.dtype)
+    c = gates.new_empty(T, B, W // 4, dtype=dtype) if keep else gates.new_empty(0, dtype=dtype)
+    activated = torch.empty_like(gates) if keep else gates.new_empty(0)
+    return gates.new_empty(T, B, W // 4), _state(gates, B, W // 4), c, activated
+
+
+@_shapes("lstm_backward")
+def _(grad_h, grad_c_last, activated, c, c0, flipped):
+    return torch.empty_like(activated), torch.empty_like(grad_h[0]), torch.empty_like(c[0])
+
+
 @_shapes("dropout")
 def _(x, seed, probability):
     return torch.empty_like(x)

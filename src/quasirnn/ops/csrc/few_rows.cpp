@@ -8,6 +8,7 @@
 #include "nonlinearity.h"
 #include "rows.h"
 #include "simd.h"
+#include "stored.h"
 
 namespace quasirnn {
 namespace {
@@ -19,9 +20,9 @@ QUASIRNN_CLONES float dot(const float* x, const uint16_t* w, int64_t K) {
   float sums[kLanes] = {};
   int64_t k = 0;
   for (; k + kLanes <= K; k += kLanes) {
-    for (int64_t l = 0; l < kLanes; ++l) sums[l] += x[k + l] * bits_as<float>(static_cast<uint32_t>(w[k + l]) << 16);
+    for (int64_t l = 0; l < kLanes; ++l) sums[l] += x[k + l] * wide(w[k + l]);
   }
-  for (int64_t l = 0; k < K; ++k, ++l) sums[l] += x[k] * bits_as<float>(static_cast<uint32_t>(w[k]) << 16);
+  for (int64_t l = 0; k < K; ++k, ++l) sums[l] += x[k] * wide(w[k]);
   for (int64_t half = kLanes / 2; half > 0; half /= 2) {
     for (int64_t l = 0; l < half; ++l) sums[l] += sums[l + half];
   }

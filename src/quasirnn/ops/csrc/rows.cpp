@@ -3,6 +3,7 @@
 #include "nonlinearity.h"
 #include "philox.h"
 #include "simd.h"
+#include "stored.h"
 
 namespace quasirnn {
 namespace {
@@ -146,30 +147,22 @@ QUASIRNN_CLONES void philox_row(
 
 QUASIRNN_CLONES void widen(const uint16_t* bits, float* out, int64_t n) {
   QUASIRNN_INDEPENDENT
-  for (int64_t j = 0; j < n; ++j) out[j] = bits_as<float>(static_cast<uint32_t>(bits[j]) << 16);
-}
-
-QUASIRNN_INLINE float widened(uint16_t bits) { return bits_as<float>(static_cast<uint32_t>(bits) << 16); }
-
-QUASIRNN_INLINE uint16_t narrowed(float value) {
-  const uint32_t word = bits_as<uint32_t>(value);
-  const uint32_t nearest_even = (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16;
-  return static_cast<uint16_t>(value != value ? 0x7FC0u : nearest_even);
+  for (int64_t j = 0; j < n; ++j) out[j] = wide(bits[j]);
 }
 
 QUASIRNN_CLONES void narrow(const float* in, uint16_t* bits, int64_t n) {
   QUASIRNN_INDEPENDENT
-  for (int64_t j = 0; j < n; ++j) bits[j] = narrowed(in[j]);
+  for (int64_t j = 0; j < n; ++j) store(in[j], bits + j);
 }
 
 QUASIRNN_CLONES void add(const uint16_t* from, uint16_t* to, int64_t n) {
   QUASIRNN_INDEPENDENT
-  for (int64_t j = 0; j < n; ++j) to[j] = narrowed(widened(to[j]) + widened(from[j]));
+  for (int64_t j = 0; j < n; ++j) store(wide(to[j]) + wide(from[j]), to + j);
 }
 
 QUASIRNN_CLONES void accumulate(const uint16_t* from, float* sum, int64_t n) {
   QUASIRNN_INDEPENDENT
-  for (int64_t j = 0; j < n; ++j) sum[j] += widened(from[j]);
+  for (int64_t j = 0; j < n; ++j) sum[j] += wide(from[j]);
 }
 
 template <class T>

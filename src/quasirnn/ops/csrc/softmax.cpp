@@ -8,6 +8,7 @@
 
 #include "nonlinearity.h"
 #include "simd.h"
+#include "stored.h"
 #include "tensors.h"
 
 namespace quasirnn {
@@ -19,21 +20,6 @@ constexpr int64_t kLanes = 16;
 constexpr int64_t kBlock = 64;
 // The target of a row that does not count, as in torch's cross_entropy.
 constexpr int64_t kIgnored = -100;
-
-// Elements as they are stored: a number, or the bits of a bfloat16.
-template <class C>
-QUASIRNN_INLINE C wide(C x) {
-  return x;
-}
-QUASIRNN_INLINE float wide(uint16_t bits) { return bits_as<float>(static_cast<uint32_t>(bits) << 16); }
-template <class C>
-QUASIRNN_INLINE void store(C x, C* to) {
-  *to = x;
-}
-QUASIRNN_INLINE void store(float x, uint16_t* to) {
-  const uint32_t word = bits_as<uint32_t>(x);
-  *to = static_cast<uint16_t>(x != x ? 0x7FC0u : (word + 0x7FFFu + ((word >> 16) & 1u)) >> 16);
-}
 
 template <class S, class C>
 QUASIRNN_CLONES C add_bias(const S* from, C* row, const C* bias, int64_t V) {
