@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from quasirnn.errors import DataError
@@ -163,11 +164,22 @@ def lengths_of(sequences: Sequence[Tensor], max_length: int | None = None) -> np
     return lengths if max_length is None else lengths.clip(max=max_length)
 
 
-def pad(name: str, sequences: Sequence[Tensor], rows: np.ndarray, padding: int, max_length: int | None = None) -> Batch:
-    """Some sequences as columns of one tensor NAME, (T, B), padded at the end, and NAME_lengths, (B,)."""
+def pad(
+    name: str,
+    sequences: Sequence[Tensor],
+    rows: np.ndarray,
+    padding: int,
+    max_length: int | None = None,
+    multiple: int = 1,
+) -> Batch:
+    """Some sequences as columns of one tensor NAME, (T, B), padded at the end, and NAME_lengths, (B,).
+
+    T is the length of the longest, rounded up to a multiple of `multiple`.
+    """
     chosen = [sequences[row][:max_length] for row in rows]
+    padded = pad_sequence(chosen, padding_value=padding)
     return {
-        name: pad_sequence(chosen, padding_value=padding),
+        name: functional.pad(padded, (0, 0, 0, -len(padded) % multiple), value=padding),
         f"{name}_lengths": torch.tensor([len(each) for each in chosen]),
     }
 

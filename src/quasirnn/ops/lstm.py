@@ -73,6 +73,6 @@ class _LSTM(torch.autograd.Function):
         by_row = grad_gates.view(T * B, 4 * H)
         before = torch.cat([(torch.zeros_like(h[0]) if h0 is None else h0)[None], h[:-1]]).view(T * B, H)
         grad_x = (by_row @ W).view(T, B, -1) if ctx.needs_input_grad[0] else None
-        grads = by_row.T @ rows, by_row.T @ before, by_row.sum(0, dtype=c.dtype), grad_h0, grad_c0
+        grads = by_row.T @ rows, by_row.T @ before, by_row.sum(0), grad_h0, grad_c0
         typed = (None if dtype is None else g.to(dtype) for g, dtype in zip(grads, ctx.types, strict=True))
         return grad_x, *typed, None

@@ -35,7 +35,7 @@ from quasirnn.tasks.fitting import Rule
 from quasirnn.tasks.pipeline import Endpoint, InvalidField, Name, Pipeline, Request, Response, Step
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, as_text, setting, size_setting
-from quasirnn.tasks.task import Dataset, Task, count_unknown, shard, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, length_multiple, shard, silent
 from quasirnn.training.plan import Carried, Tick
 from quasirnn.training.processes import World
 
@@ -1075,7 +1075,7 @@ class SentimentTask(Task[SentimentSettings]):
 
     def batches(self, settings: SentimentSettings, part: LabelledTexts, model: Any, world: World) -> LengthBatches:
         def collate(rows: np.ndarray) -> Batch:
-            batch = pad("tokens", part.ids, rows, model.config["padding"], settings.max_length)
+            batch = pad("tokens", part.ids, rows, model.config["padding"], settings.max_length, length_multiple(settings))
             return batch | {"labels": part.labels[torch.from_numpy(rows.copy())]}
 
         lengths = lengths_of(part.ids, settings.max_length)

@@ -336,6 +336,15 @@ def count_unknown(vocabulary: Vocabulary, ids: Iterable[Tensor]) -> int:
     return 0 if unknown is None else sum(int((each == unknown).sum()) for each in ids)
 
 
+def length_multiple(settings: TaskSettings) -> int:
+    """What the length of a training batch is rounded up to.
+
+    For products in 16 bits oneDNN compiles a program for every new shape, which takes longer than the product: with
+    lengths as they come, a quarter of the time of a translator's step on a CPU with AMX.
+    """
+    return 1 if settings.precision == "float32" else 8
+
+
 def shard(settings: TaskSettings, world: World) -> dict[str, int]:
     """The order of training batches and this process's share of them, as `LengthBatches` takes them."""
     return {"seed": settings.seed, "rank": world.rank, "world_size": world.size}

@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,7 +37,7 @@ from quasirnn.tasks.fitting import Amount, Rule
 from quasirnn.tasks.pipeline import Endpoint, InvalidField, Pipeline, Request, Response, Step
 from quasirnn.tasks.run_folder import REMEDY
 from quasirnn.tasks.settings import Preset, TaskSettings, setting, size_setting
-from quasirnn.tasks.task import Dataset, Task, count_unknown, shard, silent
+from quasirnn.tasks.task import Dataset, Task, count_unknown, length_multiple, shard, silent
 from quasirnn.tasks.translation_commands import ALPHA, BEAM, HYPOTHESES, LARGEST_ALPHA, WIDEST
 from quasirnn.training.plan import Carried, Tick
 from quasirnn.training.processes import World
@@ -171,17 +171,20 @@ class Pairs:
     target_texts: list[str]
 
 
-def pair_batches(model: Translator, part: Pairs, batch_size: int, **shard: int) -> LengthBatches:
-    """Pairs of similar length: source, and the target with its start and end."""
+def pair_batches(
+    model: Translator, part: Pairs, batch_size: int, *, multiple: int = 1, **shard: int
+) -> LengthBatches:
+    """Pairs of similar length: source, and the target with its start and end; `multiple` as of `pad`."""
+    columns = partial(pad, padding=model.padding, multiple=multiple)
     start, end = torch.tensor([model.start]), torch.tensor([model.end])
     source_lengths, target_lengths = lengths_of(part.sources), lengths_of(part.targets) + 1
 
     def collate(rows: np.ndarray) -> Batch:
         targets = [part.targets[row] for row in rows]
         every = np.arange(len(rows))
-        inputs = pad("target", [torch.cat([start, each]) for each in targets], every, model.padding)
-        labels = pad("labels", [torch.cat([each, end]) for each in targets], every, model.padding)
-        return {**pad("source", part.sources, rows, model.padding), **inputs, "labels": labels["labels"]}
+        inputs = columns("target", [torch.cat([start, each]) for each in targets], every)
+        labels = columns("labels", [torch.cat([each, end]) for each in targets], every)
+        return {**columns("source", part.sources, rows), **inputs, "labels": labels["labels"]}
 
     by_length = target_lengths // STEP * (source_lengths.max() + 1) + source_lengths
     return LengthBatches(by_length, batch_size, collate, **shard)
@@ -884,7 +887,8 @@ class TranslationTask(Task[TranslationSettings]):
         return Translator(len(data.vocabulary), **settings.layers, embedding_size=settings.embedding_size, **special)
 
     def batches(self, settings: TranslationSettings, part: Pairs, model: Any, world: World) -> LengthBatches:
-        return pair_batches(model, part, settings.batch_size, **shard(settings, world))
+        multiple = length_multiple(settings)
+        return pair_batches(model, part, settings.batch_size, multiple=multiple, **shard(settings, world))
 
     def loss(
         self, settings: TranslationSettings, model: nn.Module, batch: Batch, carried: Carried

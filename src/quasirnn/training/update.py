@@ -7,6 +7,7 @@ its last weights may take their place.
 import contextlib
 import ctypes
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -292,6 +293,8 @@ class Updater:
         """Wrap model and optimizer, once they hold the values to start from."""
         accelerator = self._world.accelerator
         _keep_freed_memory()
+        # Read by oneDNN at its first product: programs for so many shapes are kept, instead of 1024.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4096")
         self._wrapped = accelerator.prepare_model(self._learner.model)
         self._stepper = accelerator.prepare_optimizer(self._optimizer, device_placement=False)
         self._fused = self._world.mixed_precision == "bf16" and has_fused_step(self._optimizer)
