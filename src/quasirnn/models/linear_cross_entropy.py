@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from quasirnn.ops.operators import state_type
-from quasirnn.ops.training_step import IGNORED, accumulate_, softmax_loss_
+from quasirnn.ops.training_step import IGNORED, accumulate_, softmax_loss_, transposed_mm
 
 # Rows x V numbers at once, of float32; twice as many of 16 bits. 6 million are 24 MB, which fits in a large cache.
 # Smaller chunks cost more: every product packs the weight again.
@@ -133,11 +133,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
             grad_bias += columns
             torch.mm(grad, w, out=grad_part)
             if grad_weight is None:
-                grad_weight = (grad.T @ part).to(weight.dtype)
+                grad_weight = transposed_mm(grad, part).to(weight.dtype)
             elif w.dtype == weight.dtype:
                 grad_weight.addmm_(grad.T, part)
             else:
-                accumulate_(grad_weight, grad.T @ part)
+                accumulate_(grad_weight, transposed_mm(grad, part))
         if grad_weight is None:
             grad_weight = torch.zeros_like(weight)
         ctx.save_for_backward(grad_h, grad_weight, grad_bias)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from quasirnn.ops import backends, operators
+from quasirnn.ops.training_step import transposed_mm
 
 
 def is_available(x: Tensor) -> bool:
@@ -73,6 +74,7 @@ class _LSTM(torch.autograd.Function):
         by_row = grad_gates.view(T * B, 4 * H)
         before = torch.cat([(torch.zeros_like(h[0]) if h0 is None else h0)[None], h[:-1]]).view(T * B, H)
         grad_x = (by_row @ W).view(T, B, -1) if ctx.needs_input_grad[0] else None
-        grads = by_row.T @ rows, by_row.T @ before, by_row.sum(0), grad_h0, grad_c0
+        weights = transposed_mm(by_row, rows), transposed_mm(by_row, before)
+        grads = *weights, by_row.sum(0), grad_h0, grad_c0
         typed = (None if dtype is None else g.to(dtype) for g, dtype in zip(grads, ctx.types, strict=True))
         return grad_x, *typed, None

@@ -195,6 +195,11 @@ def _(x, seed, probability):
     return torch.empty_like(x)
 
 
+@_shapes("transposed_mm")
+def _(a, b):
+    return a.new_empty(a.shape[1], b.shape[1])
+
+
 @_shapes("softmax_loss")
 def _(logits, bias, targets):
     dtype = state_type(logits.dtype)

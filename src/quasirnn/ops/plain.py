@@ -324,6 +324,10 @@ def dropout(x: Tensor, seed: Tensor, probability: float) -> Tensor:
     return torch.where(kept, x * (1.0 / (1.0 - probability)), 0.0)
 
 
+def transposed_mm(a: Tensor, b: Tensor) -> Tensor:
+    return a.T @ b
+
+
 def softmax_loss(logits: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     biased = logits.to(bias.dtype) + bias
     losses = functional.cross_entropy(biased, targets, reduction="none", ignore_index=IGNORED)

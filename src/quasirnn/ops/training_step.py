@@ -25,6 +25,7 @@ __all__ = [
     "sgd_update",
     "softmax_loss_",
     "sum_of_squares",
+    "transposed_mm",
 ]
 
 sum_of_squares = torch.ops.quasirnn.sum_of_squares.default
@@ -49,6 +50,16 @@ def softmax_loss_(logits: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor
     """
     losses, grad_bias = torch.ops.quasirnn.softmax_loss(logits, bias, targets)
     return losses, grad_bias
+
+
+def transposed_mm(a: Tensor, b: Tensor) -> Tensor:
+    """a^T b, the gradient of a weight; in 16 bits on a CPU up to twice as fast as `a.T @ b`.
+
+    Args:
+        a: (N, W). b: (N, K), of the same type.
+    """
+    product: Tensor = torch.ops.quasirnn.transposed_mm(a.contiguous(), b.contiguous())
+    return product
 
 
 def accumulate_(total: Tensor, part: Tensor) -> None:

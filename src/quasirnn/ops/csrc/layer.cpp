@@ -1,6 +1,7 @@
 // Operators quasirnn::layer and quasirnn::layer_backward; their contract is in ops/operators.py.
 #include "layer.h"
 #include "tensors.h"
+#include "transpose.h"
 
 namespace quasirnn {
 namespace {
@@ -49,7 +50,7 @@ class WeightGradient {
 
   void add(const Matrix& grad_gates, const Matrix& windows) {
     S* to = product_.data() == nullptr || (kIsWide<S> && first_) ? out_ : product_.data();
-    multiply_(Matrix{to, rows_, columns_, columns_, 1}, grad_gates.transposed(), windows);
+    multiply_transposed<S>(multiply_, Matrix{to, rows_, columns_, columns_, 1}, grad_gates, windows);
     if (to != out_) {
       each([&](int64_t begin, int64_t n) {
         if constexpr (kIsWide<S>) {
@@ -83,22 +84,6 @@ class WeightGradient {
   Scratch<float> sum_;
   bool first_ = true;
 };
-
-// to[c][r] = from[r][c], in blocks that stay in cache.
-template <class S>
-void transpose(const S* from, int64_t rows, int64_t columns, S* to) {
-  constexpr int64_t kBlock = 32;
-  torch::stable::parallel_for(0, (columns + kBlock - 1) / kBlock, 1, [&](int64_t first, int64_t last) {
-    for (int64_t block = first; block < last; ++block) {
-      const int64_t end = std::min(columns, (block + 1) * kBlock);
-      for (int64_t r = 0; r < rows; r += kBlock) {
-        for (int64_t c = block * kBlock; c < end; ++c) {
-          for (int64_t q = r; q < std::min(rows, r + kBlock); ++q) to[c * rows + q] = from[q * columns + c];
-        }
-      }
-    }
-  });
-}
 
 }  // namespace
 

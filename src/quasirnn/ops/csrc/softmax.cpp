@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "gemm.h"
 #include "nonlinearity.h"
 #include "simd.h"
 #include "stored.h"
@@ -22,22 +23,20 @@ constexpr int64_t kBlock = 64;
 constexpr int64_t kIgnored = -100;
 
 template <class S, class C>
-QUASIRNN_CLONES C add_bias(const S* from, C* row, const C* bias, int64_t V) {
+QUASIRNN_CLONES void add_bias(const S* from, C* row, const C* bias, int64_t V) {
+  QUASIRNN_INDEPENDENT
+  for (int64_t j = 0; j < V; ++j) row[j] = wide(from[j]) + bias[j];
+}
+
+template <class C>
+QUASIRNN_CLONES C largest_of(const C* row, int64_t V) {
   C largest[kLanes];
   for (int64_t l = 0; l < kLanes; ++l) largest[l] = -std::numeric_limits<C>::infinity();
   int64_t j = 0;
   for (; j + kLanes <= V; j += kLanes) {
-    for (int64_t l = 0; l < kLanes; ++l) {
-      const C x = wide(from[j + l]) + bias[j + l];
-      row[j + l] = x;
-      largest[l] = x > largest[l] ? x : largest[l];
-    }
+    for (int64_t l = 0; l < kLanes; ++l) largest[l] = row[j + l] > largest[l] ? row[j + l] : largest[l];
   }
-  for (; j < V; ++j) {
-    const C x = wide(from[j]) + bias[j];
-    row[j] = x;
-    largest[0] = x > largest[0] ? x : largest[0];
-  }
+  for (; j < V; ++j) largest[0] = row[j] > largest[0] ? row[j] : largest[0];
   C most = largest[0];
   for (int64_t l = 1; l < kLanes; ++l) most = largest[l] > most ? largest[l] : most;
   return most;
@@ -83,7 +82,8 @@ QUASIRNN_CLONES void divide(const C* row, S* to, C* columns, C by, int64_t V) {
 // Softmax minus one-hot into the row, its loss as the result. `work` is the row itself, or room for it in the wider type.
 template <class S, class C>
 C loss_of_row(S* row, C* work, const C* bias, int64_t target, C* columns, int64_t V) {
-  const C most = add_bias(row, work, bias, V);
+  add_bias(row, work, bias, V);
+  const C most = largest_of(work, V);
   const C chosen = work[target];
   const double sum = exponentials(work, most, V);
   const C p = work[target] * (C(1) / static_cast<C>(sum));
@@ -148,6 +148,25 @@ std::tuple<Tensor, Tensor> softmax_loss(Tensor logits, Tensor bias, Tensor targe
   return {losses, grad_bias};
 }
 
+// a^T b: the gradient of the softmax's weight, and of an LSTM's.
+Tensor transposed_mm(Tensor a, Tensor b) {
+  const ScalarType type = a.scalar_type();
+  STD_TORCH_CHECK(a.dim() == 2 && b.dim() == 2 && a.size(0) == b.size(0), "quasirnn: a and b must be (N, ...), got ",
+                  shape_of(a), " and ", shape_of(b));
+  const int64_t N = a.size(0), W = a.size(1), K = b.size(1);
+  check(a, "a", type, {N, W});
+  check(b, "b", type, {N, K});
+  Tensor out = N > 0 ? empty({W, K}, type) : zeros({W, K}, type);
+  with_type(type, [&]<class S>() {
+    multiply_transposed<S>(Multiplier(type), Matrix{mutable_data<S>(out), W, K, K, 1}, Matrix{data<S>(a), N, W, W, 1},
+                           Matrix{data<S>(b), N, K, K, 1});
+  });
+  return out;
+}
+
 }  // namespace quasirnn
 
-STABLE_TORCH_LIBRARY_IMPL(quasirnn, CPU, m) { m.impl("softmax_loss", TORCH_BOX(&quasirnn::softmax_loss)); }
+STABLE_TORCH_LIBRARY_IMPL(quasirnn, CPU, m) {
+  m.impl("softmax_loss", TORCH_BOX(&quasirnn::softmax_loss));
+  m.impl("transposed_mm", TORCH_BOX(&quasirnn::transposed_mm));
+}
