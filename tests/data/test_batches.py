@@ -169,6 +169,14 @@ def test_what_does_not_go(lengths, options, message):
         make(lengths, **{"batch_size": 2, **options})
 
 
+def test_lengths_are_rounded_up_to_a_multiple():
+    rows = [torch.ones(length, dtype=torch.int64) for length in (3, 8, 5)]
+    batch = pad("tokens", rows, np.array([2, 0]), 7, multiple=8)
+    assert batch["tokens"].T.tolist() == [[1] * 5 + [7] * 3, [1] * 3 + [7] * 5]
+    assert batch["tokens_lengths"].tolist() == [5, 3]
+    assert pad("tokens", rows, np.array([1]), 7, multiple=8)["tokens"].shape == (8, 1)
+
+
 @pytest.mark.parametrize("start", [-1, 3])
 def test_a_start_outside_of_the_epoch(start):
     with pytest.raises(ValueError, match=f"an epoch has 2 batches, so start must be 0 to 2, got {start}"):

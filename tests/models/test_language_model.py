@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from quasirnn.models import LanguageModel, Sampler
 from quasirnn.models.recurrent import FullPrecisionLSTM
+from quasirnn.ops import backends
 
 WORDS = 13
 VARIANTS = {
@@ -234,13 +235,23 @@ def test_an_lstm_has_the_sizes_and_the_dropout_of_the_qrnn():
             assert getattr(lstm, name) == getattr(qrnn, name)
 
 
-def test_an_lstm_stays_in_float32_under_autocast():
-    """Its cells would be in the lower type otherwise, where those of a QRNN are not."""
-    lstm, x = FullPrecisionLSTM(3, 4), torch.randn(5, 2, 3)
+@pytest.mark.parametrize("kernels", [True, False])
+def test_an_lstms_cells_stay_in_float32_under_autocast(kernels, monkeypatch):
+    """As those of a QRNN. Without kernels all of it does; with them its products are in bfloat16."""
+    if kernels and backends.kernels is None:
+        pytest.skip("there are no kernels")
+    if not kernels:
+        monkeypatch.setattr(backends, "kernels", None)
+    lstm, x = FullPrecisionLSTM(3, 4, num_layers=2), torch.randn(5, 2, 3)
+    exact, (last, _) = lstm(x.bfloat16().float())
     with torch.autocast("cpu", torch.bfloat16):
         output, (h, c) = lstm(x.bfloat16())
-        assert output.dtype == h.dtype == c.dtype == torch.float32
-    assert torch.equal(output, lstm(x.bfloat16().float())[0])
+        assert output.dtype == (torch.bfloat16 if kernels else torch.float32)
+        assert h.dtype == c.dtype == torch.float32
+        more, _ = lstm(x.bfloat16(), (h, c))
+    torch.testing.assert_close(output.float(), exact, rtol=0, atol=0.01 if kernels else 0)
+    torch.testing.assert_close(h, last, rtol=0, atol=0.01 if kernels else 0)
+    torch.testing.assert_close(more.float(), lstm(x, (h, c))[0], rtol=0, atol=0.01)
 
 
 def test_tied_weights_are_one_parameter_saved_once(tmp_path):

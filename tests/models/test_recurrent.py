@@ -7,6 +7,7 @@ from torch import nn
 from models.naive_lstm import run
 from quasirnn.models.recurrent import FullPrecisionLSTM, LSTMLayers, recurrent
 from quasirnn.nn import QRNN
+from quasirnn.ops import backends
 
 SIZES = (3, 5, 3)  # inputs, units, layers
 
@@ -75,10 +76,11 @@ def test_a_dropped_output_stays_dropped_for_all_later_layers_and_the_last_is_who
     assert torch.equal(rnn(seen[0])[0], rnn(seen[0])[0])
 
 
-def test_a_dense_lstm_stays_in_float32_under_autocast():
+def test_a_dense_lstms_cells_stay_in_float32_under_autocast():
     torch.manual_seed(1)
     rnn, x = recurrent("lstm", *SIZES, dense=True, dropout=0.0), torch.randn(6, 2, 3)
     with torch.autocast("cpu", torch.bfloat16):
         output, (h, c) = rnn(x)
-    assert output.dtype == h.dtype == c.dtype == torch.float32
-    assert torch.equal(output, rnn(x)[0])
+    assert output.dtype == (torch.float32 if backends.kernels is None else torch.bfloat16)
+    assert h.dtype == c.dtype == torch.float32
+    torch.testing.assert_close(output.float(), rnn(x)[0], rtol=0, atol=0 if backends.kernels is None else 0.01)

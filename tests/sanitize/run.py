@@ -132,6 +132,25 @@ def elementwise_calls(dtype: torch.dtype, draw: random.Random) -> list[tuple[str
     ]
 
 
+def lstm_calls(dtype: torch.dtype, draw: random.Random) -> list[tuple[str, list]]:
+    """An LSTM and its gradient, and the gradient of a weight, of sizes below and above a block."""
+    T, B, H = draw.choice((0, 1, 2, 9)), draw.choice((0, 1, 4, 5, 20)), draw.choice((1, 15, 16, 17, 40))
+    N, W, K = draw.choice((0, 1, 127, 128, 129, 200)), draw.choice((1, 31, 32, 65)), draw.choice((1, 8, 33))
+    product = ("transposed_mm", [torch.randn(N, W).to(dtype), torch.randn(N, K).to(dtype)])
+    if dtype == torch.float16:
+        return [product]
+    state, some = state_type(dtype), draw.random() < 0.5
+    cells = torch.randn(B, H, dtype=state) if some else None
+    weight = torch.randn(4 * H, H).to(dtype)
+    gates, h = torch.randn(T, B, 4 * H).to(dtype), torch.randn(T, B, H).to(dtype)
+    h0 = torch.randn(B, H).to(dtype) if some else None
+    return [
+        product,
+        ("lstm", [gates, weight, torch.randn(4 * H, dtype=state), h0, cells, draw.random() < 0.5]),
+        ("lstm_backward", [h, cells, gates, h.to(state), cells, weight.T.contiguous()]),
+    ]
+
+
 def spoiled(value, draw: random.Random):
     """Something else in an argument's place."""
     if isinstance(value, bool):
@@ -221,7 +240,7 @@ def main() -> int:
         softmax = softmax_arguments(dtype, draw)
         torch.ops.quasirnn.softmax_loss(*softmax)
         calls = [arguments(case, dtype), backward_arguments(case, dtype), ("stack", stack), ("softmax_loss", softmax)]
-        for name, args in (*int8_calls(draw), *elementwise_calls(dtype, draw)):
+        for name, args in (*int8_calls(draw), *elementwise_calls(dtype, draw), *lstm_calls(dtype, draw)):
             getattr(torch.ops.quasirnn, name)(*args)
             calls.append((name, args))
         for name, args in calls:

@@ -24,7 +24,8 @@ def test_no_operator_is_left_out():
     for _ in range(40):
         case = run.random_case(draw)
         names |= {name for name, _ in (run.arguments(case, torch.float32), run.backward_arguments(case, torch.float32))}
-        names |= {name for name, _ in (*run.int8_calls(draw), *run.elementwise_calls(torch.float32, draw))}
+        calls = *run.int8_calls(draw), *run.elementwise_calls(torch.float32, draw), *run.lstm_calls(torch.float32, draw)
+        names |= {name for name, _ in calls}
     names |= {"stack", "softmax_loss"}
     schemas = (Path(backends.__file__).parent / "schemas.inc").read_text()
     assert names == {line[1 : line.index("(")] for line in schemas.splitlines() if line[:1] == '"' and line[1] != " "}

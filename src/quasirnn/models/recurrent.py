@@ -169,7 +169,8 @@ class LSTMLayers(nn.Module):
         while len(states) < len(self.layers):
             if states:
                 dropped = dropout(output, self.dropout, self.training)
-                x = torch.cat([x, dropped], dim=-1) if self.dense else dropped
+                # In bfloat16 the next layer would round x to the type of the output anyway.
+                x = torch.cat([x.to(dropped.dtype), dropped], dim=-1) if self.dense else dropped
             directions = []
             for backward in (False, True)[: self.num_directions]:
                 n = len(states)

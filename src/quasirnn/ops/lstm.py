@@ -32,7 +32,8 @@ def lstm(
 
     Differentiable once in all of them.
     """
-    h, c_last = _LSTM.apply(x, weight, recurrent, bias, h0, c0, torch.is_grad_enabled())
+    keep = torch.is_grad_enabled()
+    h, c_last = _LSTM.apply(x, weight, recurrent, bias, h0, c0, keep)  # type: ignore[no-untyped-call]
     return h, c_last
 
 

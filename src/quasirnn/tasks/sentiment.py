@@ -1075,7 +1075,9 @@ class SentimentTask(Task[SentimentSettings]):
 
     def batches(self, settings: SentimentSettings, part: LabelledTexts, model: Any, world: World) -> LengthBatches:
         def collate(rows: np.ndarray) -> Batch:
-            batch = pad("tokens", part.ids, rows, model.config["padding"], settings.max_length, length_multiple(settings))
+            batch = pad(
+                "tokens", part.ids, rows, model.config["padding"], settings.max_length, length_multiple(settings)
+            )
             return batch | {"labels": part.labels[torch.from_numpy(rows.copy())]}
 
         lengths = lengths_of(part.ids, settings.max_length)

@@ -171,9 +171,7 @@ class Pairs:
     target_texts: list[str]
 
 
-def pair_batches(
-    model: Translator, part: Pairs, batch_size: int, *, multiple: int = 1, **shard: int
-) -> LengthBatches:
+def pair_batches(model: Translator, part: Pairs, batch_size: int, *, multiple: int = 1, **shard: int) -> LengthBatches:
     """Pairs of similar length: source, and the target with its start and end; `multiple` as of `pad`."""
     columns = partial(pad, padding=model.padding, multiple=multiple)
     start, end = torch.tensor([model.start]), torch.tensor([model.end])
