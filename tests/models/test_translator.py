@@ -1,5 +1,7 @@
 """The translator: the paper's equations, decoding step by step, padding that nothing sees, and files."""
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -174,6 +176,27 @@ def test_attention_by_hand():
     output, weights = attention(torch.tensor([[[3.0, 0.0]]]).double().log().clamp(min=0), *memory, lengths)
     torch.testing.assert_close(weights, torch.tensor([[[0.75, 0.25]]]).double())
     torch.testing.assert_close(output, torch.tensor([[[0.75, 1.0]]]).double())
+
+
+def test_attention_in_bfloat16_has_its_logits_and_weights_in_float32():
+    """Against float64 on the same rounded numbers: the weights to float32, what is made of them to bfloat16."""
+    attention, lengths = Attention(64).double(), torch.tensor([40, 9])
+    with torch.no_grad():
+        for weight in attention.parameters():
+            weight.copy_(weight.bfloat16())
+    h, c = (3 * torch.randn(size, 2, 64).bfloat16() for size in (40, 12))
+
+    def run(attention, *inputs):
+        inputs = [each.clone().requires_grad_() for each in inputs]
+        output, weights = attention(inputs[1], *attention.project(inputs[0], lengths), lengths)
+        return [output, weights, *torch.autograd.grad(output.square().sum(), inputs)]
+
+    output, weights, *grads = run(attention, h.double(), c.double())
+    found = run(copy.deepcopy(attention).bfloat16(), h, c)
+    assert found[1].dtype == torch.float32
+    torch.testing.assert_close(found[1].double(), weights, rtol=1e-4, atol=1e-6)
+    for name, each, exact in zip(("output", "h", "c"), [found[0], *found[2:]], [output, *grads], strict=True):
+        assert (each.double() - exact).norm() < 0.01 * exact.norm(), name
 
 
 def test_every_gate_of_every_decoder_layer_sees_the_end_of_its_encoder_layer():
@@ -559,7 +582,7 @@ def test_autocast_is_close_and_keeps_attention_in_float32(either):
         logits, rough = model(*batch), loss_and_gradients(model, batch)
         encoded = model.encode(batch.source, batch.source_lengths)
         log_probabilities, attention = decoded(model, batch, encoded)
-    assert encoded.memory.dtype == attention.dtype == log_probabilities.dtype == rough[0].dtype == torch.float32
+    assert attention.dtype == log_probabilities.dtype == rough[0].dtype == torch.float32
     torch.testing.assert_close(logits.float(), expected, rtol=0, atol=0.05)
     torch.testing.assert_close(log_probabilities, steps[0], rtol=0, atol=0.05)
     torch.testing.assert_close(attention, steps[1], rtol=0, atol=0.05)

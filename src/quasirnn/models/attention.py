@@ -1,5 +1,7 @@
 """Attention of a decoder over the outputs of an encoder (paper, eq. 8)."""
 
+from typing import Any, cast
+
 import torch
 from torch import Tensor, nn
 
@@ -18,8 +20,8 @@ class Attention(nn.Module):
     As W_k k = sum over s of a[s] W_k h~[s], the encoder's outputs are projected once, by `project`, and not at every
     step.
 
-    Under autocast the products with the encoder's outputs stay in float32: in bfloat16 logits near 20 would have steps
-    of 0.125.
+    In 16 bits the logits are still float32, as are the weights a: in bfloat16 logits near 20 would have steps of 0.125.
+    All other products are of 16 bits.
 
     >>> attention = Attention(4)
     >>> h, c, lengths = torch.randn(7, 2, 4), torch.randn(5, 2, 4), torch.tensor([7, 3])
@@ -37,9 +39,7 @@ class Attention(nn.Module):
         """Keys and values: the encoder's outputs (S, B, H), zero past the lengths (B,), and W_k of each."""
         # Zero times NaN is NaN: padding must not even be multiplied.
         memory = h.masked_fill(padding_mask(lengths, len(h))[..., None], 0.0)
-        values = self.from_memory(memory)
-        dtype = state_type(h.dtype)
-        return memory.to(dtype), values.to(dtype)
+        return memory, self.from_memory(memory)
 
     def forward(self, c: Tensor, memory: Tensor, values: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """W_k k + W_c c for every state, and the weights a.
@@ -55,11 +55,35 @@ class Attention(nn.Module):
         S, B, _ = memory.shape
         queries = c.view(T, B, -1, H).transpose(0, 1).reshape(B, -1, H)
         with torch.autocast(c.device.type, enabled=False):
-            scores = queries.to(memory.dtype) @ memory.permute(1, 2, 0)  # (B, T * n, S)
-            weights = scores.masked_fill(padding_mask(lengths, S).T[:, None], float("-inf")).softmax(-1)
-            context = weights @ values.transpose(0, 1)
+            scores = _logits(queries.to(memory.dtype), memory.permute(1, 2, 0))  # (B, T * n, S)
+            weights = scores.masked_fill_(padding_mask(lengths, S).T[:, None], float("-inf")).softmax(-1)
+            context = weights.to(values.dtype) @ values.transpose(0, 1)
 
         def restored(x: Tensor) -> Tensor:
             return x.view(B, T, rows // B, -1).transpose(0, 1).reshape(T, rows, -1)
 
         return restored(context).to(c.dtype) + self.from_state(c), restored(weights)
+
+
+def _logits(queries: Tensor, keys: Tensor) -> Tensor:
+    """queries @ keys, from 16 bits in float32."""
+    if state_type(queries.dtype) == queries.dtype:
+        return queries @ keys
+    return cast(Tensor, _WideLogits.apply(queries, keys))  # type: ignore[no-untyped-call]
+
+
+class _WideLogits(torch.autograd.Function):
+    """A product in float32 whose gradients, which are of 16 bits as the operands are, are made in 16 bits."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor) -> Tensor:
+        ctx.save_for_backward(queries, keys)
+        wide = state_type(queries.dtype)
+        return queries.to(wide) @ keys.to(wide)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        queries, keys = ctx.saved_tensors
+        grad = grad.to(queries.dtype)
+        return grad @ keys.transpose(1, 2), queries.transpose(1, 2) @ grad

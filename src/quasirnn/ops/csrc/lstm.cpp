@@ -93,9 +93,6 @@ QUASIRNN_CLONES void backward(const LstmBackwardRow<S, C>& row) {
   }
 }
 
-template <class S>
-using Stored = std::conditional_t<std::is_same_v<S, BFloat16>, uint16_t, S>;
-
 template <class F>
 auto with_lstm_type(ScalarType type, const F& f) {
   switch (type) {
@@ -133,7 +130,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstm(Tensor gates, Tensor weight, Ten
   Tensor activated = keep ? empty({T, B, W}, type) : empty({0}, type);
   with_lstm_type(type, [&]<class S>() {
     using C = Compute<S>;
-    using E = Stored<S>;
+    using E = Element<S>;
     const Multiplier multiply(type);
     const Matrix recurrent{data<S>(weight), H, W, 1, H};
     const auto arranged = multiply.arranged(recurrent, B, T);
@@ -184,7 +181,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_backward(Tensor grad_h, Maybe grad_c_las
   Tensor grad_h0 = zeros({B, H}, type);
   with_lstm_type(type, [&]<class S>() {
     using C = Compute<S>;
-    using E = Stored<S>;
+    using E = Element<S>;
     const Multiplier multiply(type);
     const Matrix recurrent{data<S>(flipped), W, H, 1, W};
     const auto arranged = multiply.arranged(recurrent, B, T);

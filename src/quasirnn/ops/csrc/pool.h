@@ -99,7 +99,7 @@ struct PoolForward {
  private:
   void row(const S* gates, int64_t t, int64_t b, int64_t j, int64_t n, Rows<S>& rows, uint32_t* random) const {
     if (zoneout.zone == kRandomZone) random_row(zoneout.seed, t, b, j, n, random);
-    ForwardRow<C> leaf;
+    ForwardRow<Element<S>, C> leaf;
     leaf.gates = rows.in(gates, n, shape.gates);
     leaf.bias = bias + b * bias_stride + j;
     leaf.stride = shape.H;
@@ -113,7 +113,7 @@ struct PoolForward {
     leaf.probability = static_cast<C>(zoneout.probability);
     leaf.zone_up_to = zoneout.up_to;
     leaf.n = n;
-    forward_row<C>(shape.gates, leaf);
+    forward_row(shape.gates, leaf);
     rows.flush(n);
   }
 
@@ -146,12 +146,14 @@ struct PoolBackward {
     std::vector<C> partial(shape.B * shape.width(), C(0));
     share_rows(shape.B, shape.H, span.size(), [&](const Share& share) {
       Rows<S> rows(shape.H);
+      std::vector<C> cells_before(kIsWide<S> ? 0 : shape.H);
       for (int64_t step = 0; step < span.size(); ++step) {
         const int64_t t = span.at(step);
         share.each([&](int64_t b, int64_t j, int64_t n) {
           S* out = grad_gates + shape.gate(t - span.begin, b, j);
           if (t < shape.length(b)) {
-            row(out, partial.data() + b * shape.width() + j, t, b, j, n, rows, no_row.data(), no_cells.data());
+            row(out, partial.data() + b * shape.width() + j, t, b, j, n, rows, cells_before.data(), no_row.data(),
+                no_cells.data());
           } else {
             for (int64_t g = 0; g < shape.gates; ++g) std::fill_n(out + g * shape.H, n, S(0));
           }
@@ -165,11 +167,11 @@ struct PoolBackward {
   }
 
  private:
-  void row(S* out, C* sum, int64_t t, int64_t b, int64_t j, int64_t n, Rows<S>& rows, const S* no_row,
-           const C* no_cells) const {
+  void row(S* out, C* sum, int64_t t, int64_t b, int64_t j, int64_t n, Rows<S>& rows, C* cells_before,
+           const S* no_row, const C* no_cells) const {
     const int64_t cell = shape.cell(t, b, j);
     const int64_t before = shape.reverse ? t + 1 : t - 1;
-    BackwardRow<C> leaf;
+    BackwardRow<Element<S>, C> leaf;
     leaf.activated = rows.in(activated + shape.gate(t, b, j), n, shape.gates);
     leaf.stride = shape.H;
     leaf.c = rows.in(c + cell, n);
@@ -177,24 +179,27 @@ struct PoolBackward {
     if (cut) {
       leaf.c_before = no_cells;
     } else if (before >= 0 && before < shape.length(b)) {
-      leaf.c_before = rows.in(c + shape.cell(before, b, j), n);
+      const S* cells = c + shape.cell(before, b, j);
+      if constexpr (kIsWide<S>) {
+        leaf.c_before = cells;
+      } else {
+        widen(cells, cells_before, n);
+        leaf.c_before = cells_before;
+      }
     } else {
       leaf.c_before = c0 != nullptr ? c0 + b * shape.H + j : no_cells;
     }
     leaf.grad_h = rows.in(grad_h != nullptr ? grad_h + cell : no_row, n);
     leaf.grad_c = rows.in(grad_c != nullptr ? grad_c + cell : no_row, n);
-    leaf.grad_activated = no_cells;
-    leaf.grad_stride = 0;
-    if (grad_activated != nullptr) {
-      leaf.grad_activated = rows.in(grad_activated + shape.gate(t, b, j), n, shape.gates);
-      leaf.grad_stride = shape.H;
-    }
+    const bool from_gates = grad_activated != nullptr;
+    leaf.grad_activated = from_gates ? rows.in(grad_activated + shape.gate(t, b, j), n, shape.gates) : rows.in(no_row, n);
+    leaf.grad_stride = from_gates ? shape.H : 0;
     leaf.probability = static_cast<C>(zoneout);
     leaf.carry = carry + b * shape.H + j;
     leaf.grad_gates = rows.out(out, shape.gates);
     leaf.grad_bias = sum;
     leaf.n = n;
-    backward_row<C>(shape.gates, leaf);
+    backward_row(shape.gates, leaf);
     if (cut) std::fill_n(leaf.carry, n, C(0));
     rows.flush(n);
   }

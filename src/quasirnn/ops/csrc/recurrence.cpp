@@ -31,7 +31,7 @@ std::tuple<Tensor, Tensor> recurrence(Tensor a, Tensor b, Maybe h0, Maybe length
     const S *a_in = data<S>(a), *b_in = data<S>(b);
     const Span span{0, shape.T, reverse};
     share_rows(shape.B, shape.H, shape.T, [&](const Share& share) {
-      Rows<S> rows(shape.H);
+      Rows<S, C> rows(shape.H);
       for (int64_t step = 0; step < span.size(); ++step) {
         const int64_t t = span.at(step);
         share.each([&](int64_t row, int64_t j, int64_t n) {
@@ -70,7 +70,7 @@ std::tuple<Tensor, Tensor, Tensor> recurrence_backward(Maybe grad_h, Maybe grad_
     const std::vector<C> no_state(shape.H, C(0));
     const Span span{0, shape.T, !reverse};
     share_rows(shape.B, shape.H, shape.T, [&](const Share& share) {
-      Rows<S> rows(shape.H);
+      Rows<S, C> rows(shape.H);
       for (int64_t step = 0; step < span.size(); ++step) {
         const int64_t t = span.at(step);
         const int64_t before = shape.reverse ? t + 1 : t - 1;

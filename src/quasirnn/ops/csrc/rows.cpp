@@ -8,34 +8,34 @@
 namespace quasirnn {
 namespace {
 
-template <class T, int64_t G, bool Keep, Zone Z>
-QUASIRNN_CLONES void forward(const ForwardRow<T>& row) {
+template <class E, class T, int64_t G, bool Keep, Zone Z>
+QUASIRNN_CLONES void forward(const ForwardRow<E, T>& row) {
   const int64_t s = row.stride;
-  const T* gates = row.gates;
+  const E* gates = row.gates;
   const T* bias = row.bias;
   T* state = row.state;
-  T* h_out = row.h;
-  T* kept = row.activated;
-  T* c_out = row.c;
+  E* h_out = row.h;
+  E* kept = row.activated;
+  E* c_out = row.c;
   const uint32_t* random = row.random;
   const uint32_t zone_up_to = row.zone_up_to;
   const T p = row.probability;
   const int64_t n = row.n;
   QUASIRNN_INDEPENDENT
   for (int64_t j = 0; j < n; ++j) {
-    const T z = tanh(gates[j] + bias[j]);
-    T f = sigmoid(gates[s + j] + bias[s + j]);
+    const T z = tanh(wide(gates[j]) + bias[j]);
+    T f = sigmoid(wide(gates[s + j]) + bias[s + j]);
     T i = T(0);
-    if constexpr (G == kIFO) i = sigmoid(gates[3 * s + j] + bias[3 * s + j]);
+    if constexpr (G == kIFO) i = sigmoid(wide(gates[3 * s + j]) + bias[3 * s + j]);
     if constexpr (Z == kRandomZone) {
       const bool zoned = random[j] <= zone_up_to;
       f = zoned ? T(1) : f;
       if constexpr (G == kIFO) i = zoned ? T(0) : i;
     }
     if constexpr (Keep) {
-      kept[j] = z;
-      kept[s + j] = f;
-      if constexpr (G == kIFO) kept[3 * s + j] = i;
+      store(z, kept + j);
+      store(f, kept + s + j);
+      if constexpr (G == kIFO) store(i, kept + 3 * s + j);
     }
     if constexpr (Z == kExpectedZone) {
       f = p + (T(1) - p) * f;
@@ -44,30 +44,30 @@ QUASIRNN_CLONES void forward(const ForwardRow<T>& row) {
     const T c = G == kIFO ? f * state[j] + i * z : f * state[j] + (T(1) - f) * z;
     state[j] = c;
     if constexpr (G == kF) {
-      h_out[j] = c;
+      store(c, h_out + j);
     } else {
-      const T o = sigmoid(gates[2 * s + j] + bias[2 * s + j]);
+      const T o = sigmoid(wide(gates[2 * s + j]) + bias[2 * s + j]);
       if constexpr (Keep) {
-        kept[2 * s + j] = o;
-        c_out[j] = c;
+        store(o, kept + 2 * s + j);
+        store(c, c_out + j);
       }
-      h_out[j] = o * c;
+      store(o * c, h_out + j);
     }
   }
 }
 
-template <class T, int64_t G>
-QUASIRNN_CLONES void backward(const BackwardRow<T>& row) {
+template <class E, class T, int64_t G>
+QUASIRNN_CLONES void backward(const BackwardRow<E, T>& row) {
   const int64_t s = row.stride;
   const int64_t gs = row.grad_stride;
-  const T* gate = row.activated;
-  const T* cells = row.c;
+  const E* gate = row.activated;
+  const E* cells = row.c;
   const T* before = row.c_before;
-  const T* grad_h = row.grad_h;
-  const T* grad_c = row.grad_c;
-  const T* upstream = row.grad_activated;
+  const E* grad_h = row.grad_h;
+  const E* grad_c = row.grad_c;
+  const E* upstream = row.grad_activated;
   T* carry = row.carry;
-  T* out = row.grad_gates;
+  E* out = row.grad_gates;
   T* sum = row.grad_bias;
   // The expectation of zoneout scales what reaches f and i; without it p = 0 and q = 1 change no bit.
   const T p = row.probability;
@@ -75,26 +75,27 @@ QUASIRNN_CLONES void backward(const BackwardRow<T>& row) {
   const int64_t n = row.n;
   QUASIRNN_INDEPENDENT
   for (int64_t j = 0; j < n; ++j) {
-    const T z = gate[j];
-    const T kept_f = gate[s + j];
+    const T z = wide(gate[j]);
+    const T kept_f = wide(gate[s + j]);
     const T f = p + q * kept_f;
-    T d_c = carry[j] + grad_c[j];
+    const T d_h = wide(grad_h[j]);
+    T d_c = carry[j] + wide(grad_c[j]);
     if constexpr (G == kF) {
-      d_c += grad_h[j];
+      d_c += d_h;
     } else {
-      const T o = gate[2 * s + j];
-      d_c += grad_h[j] * o;
-      const T d_o = grad_h[j] * cells[j] + upstream[2 * gs + j];
+      const T o = wide(gate[2 * s + j]);
+      d_c += d_h * o;
+      const T d_o = d_h * wide(cells[j]) + wide(upstream[2 * gs + j]);
       const T d_pre = d_o * o * (T(1) - o);
-      out[2 * s + j] = d_pre;
+      store(d_pre, out + 2 * s + j);
       sum[2 * s + j] += d_pre;
     }
     T d_z, d_f;
     if constexpr (G == kIFO) {
-      const T i = gate[3 * s + j];
-      const T d_i = q * d_c * z + upstream[3 * gs + j];
+      const T i = wide(gate[3 * s + j]);
+      const T d_i = q * d_c * z + wide(upstream[3 * gs + j]);
       const T d_pre = d_i * i * (T(1) - i);
-      out[3 * s + j] = d_pre;
+      store(d_pre, out + 3 * s + j);
       sum[3 * s + j] += d_pre;
       d_z = q * d_c * i;
       d_f = d_c * before[j];
@@ -103,11 +104,11 @@ QUASIRNN_CLONES void backward(const BackwardRow<T>& row) {
       d_f = d_c * (before[j] - z);
     }
     // A channel that the mask zoned out was kept with f = 1 (and i = 0), so the products below are zero and no mask is needed.
-    const T d_pre_z = (d_z + upstream[j]) * (T(1) - z * z);
-    const T d_pre_f = (q * d_f + upstream[gs + j]) * kept_f * (T(1) - kept_f);
-    out[j] = d_pre_z;
+    const T d_pre_z = (d_z + wide(upstream[j])) * (T(1) - z * z);
+    const T d_pre_f = (q * d_f + wide(upstream[gs + j])) * kept_f * (T(1) - kept_f);
+    store(d_pre_z, out + j);
     sum[j] += d_pre_z;
-    out[s + j] = d_pre_f;
+    store(d_pre_f, out + s + j);
     sum[s + j] += d_pre_f;
     carry[j] = d_c * f;
   }
@@ -173,30 +174,30 @@ QUASIRNN_CLONES void drop(const T* in, T* out, const uint32_t* random, uint32_t 
 
 }  // namespace
 
-template <class T, int64_t G, bool Keep>
-void forward_with(const ForwardRow<T>& row) {
-  if (row.zone == kNoZone) return forward<T, G, Keep, kNoZone>(row);
-  if (row.zone == kRandomZone) return forward<T, G, Keep, kRandomZone>(row);
-  forward<T, G, Keep, kExpectedZone>(row);
+template <class E, class T, int64_t G, bool Keep>
+void forward_with(const ForwardRow<E, T>& row) {
+  if (row.zone == kNoZone) return forward<E, T, G, Keep, kNoZone>(row);
+  if (row.zone == kRandomZone) return forward<E, T, G, Keep, kRandomZone>(row);
+  forward<E, T, G, Keep, kExpectedZone>(row);
 }
 
-template <class T, int64_t G>
-void forward_with(const ForwardRow<T>& row) {
-  row.activated != nullptr ? forward_with<T, G, true>(row) : forward_with<T, G, false>(row);
+template <class E, class T, int64_t G>
+void forward_with(const ForwardRow<E, T>& row) {
+  row.activated != nullptr ? forward_with<E, T, G, true>(row) : forward_with<E, T, G, false>(row);
 }
 
-template <class T>
-void forward_row(int64_t gates, const ForwardRow<T>& row) {
-  if (gates == kF) return forward_with<T, kF>(row);
-  if (gates == kFO) return forward_with<T, kFO>(row);
-  forward_with<T, kIFO>(row);
+template <class E, class T>
+void forward_row(int64_t gates, const ForwardRow<E, T>& row) {
+  if (gates == kF) return forward_with<E, T, kF>(row);
+  if (gates == kFO) return forward_with<E, T, kFO>(row);
+  forward_with<E, T, kIFO>(row);
 }
 
-template <class T>
-void backward_row(int64_t gates, const BackwardRow<T>& row) {
-  if (gates == kF) return backward<T, kF>(row);
-  if (gates == kFO) return backward<T, kFO>(row);
-  backward<T, kIFO>(row);
+template <class E, class T>
+void backward_row(int64_t gates, const BackwardRow<E, T>& row) {
+  if (gates == kF) return backward<E, T, kF>(row);
+  if (gates == kFO) return backward<E, T, kFO>(row);
+  backward<E, T, kIFO>(row);
 }
 
 template <class T>
@@ -209,10 +210,12 @@ void recurrence_backward_row(const RecurrenceBackwardRow<T>& row) {
   recurrence_backward<T>(row);
 }
 
-template void forward_row<float>(int64_t, const ForwardRow<float>&);
-template void forward_row<double>(int64_t, const ForwardRow<double>&);
-template void backward_row<float>(int64_t, const BackwardRow<float>&);
-template void backward_row<double>(int64_t, const BackwardRow<double>&);
+template void forward_row<float, float>(int64_t, const ForwardRow<float, float>&);
+template void forward_row<double, double>(int64_t, const ForwardRow<double, double>&);
+template void backward_row<float, float>(int64_t, const BackwardRow<float, float>&);
+template void backward_row<double, double>(int64_t, const BackwardRow<double, double>&);
+template void forward_row<uint16_t, float>(int64_t, const ForwardRow<uint16_t, float>&);
+template void backward_row<uint16_t, float>(int64_t, const BackwardRow<uint16_t, float>&);
 template void recurrence_row<float>(const RecurrenceRow<float>&);
 template void recurrence_row<double>(const RecurrenceRow<double>&);
 template void recurrence_backward_row<float>(const RecurrenceBackwardRow<float>&);

@@ -1,6 +1,7 @@
 // One time step of one batch row: the only code that does arithmetic on gates and cells.
 //
 // A row holds the gates side by side, z f o i, each `stride` elements from the last; the leaf works on `n` channels of it.
+// Its elements are of type E, a number or the bits of a bfloat16 (stored.h), and it computes in T.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,15 @@ enum Gates : int64_t { kF = 2, kFO = 3, kIFO = 4 };
 // Zoneout: none, a random mask (training), or its expectation (eval), f' = p + (1 - p) f and i' = (1 - p) i.
 enum Zone : int64_t { kNoZone = 0, kRandomZone = 1, kExpectedZone = 2 };
 
-template <class T>
+template <class E, class T>
 struct ForwardRow {
-  const T* gates;    // pre-activations without bias
+  const E* gates;    // pre-activations without bias
   const T* bias;     // as gates
   int64_t stride;    // from one gate to the next
   T* state;          // cells, updated
-  T* h;              // output
-  T* activated;      // gates after non-linearity and random zoneout; may be `gates` itself. Null: not kept
-  T* c;              // cells kept for the backward; null with `activated`, and where h is the cells
+  E* h;              // output
+  E* activated;      // gates after non-linearity and random zoneout; may be `gates` itself. Null: not kept
+  E* c;              // cells kept for the backward; null with `activated`, and where h is the cells
   Zone zone;
   const uint32_t* random;  // the words of a random zoneout
   uint32_t zone_up_to;     // a channel is zoned out where its word is at most this
@@ -29,28 +30,28 @@ struct ForwardRow {
   int64_t n;
 };
 
-template <class T>
+template <class E, class T>
 struct BackwardRow {
-  const T* activated;
+  const E* activated;
   int64_t stride;
-  const T* c;
+  const E* c;
   const T* c_before;
-  const T* grad_h;
-  const T* grad_c;
-  const T* grad_activated;  // gate g at grad_activated + g * grad_stride
+  const E* grad_h;
+  const E* grad_c;
+  const E* grad_activated;  // gate g at grad_activated + g * grad_stride
   int64_t grad_stride;
   T probability; // p of an expected zoneout, 0 for none: `activated` has the gates before it
   T* carry;      // gradient of the cells, updated from step t to the step before
-  T* grad_gates; // as activated
+  E* grad_gates; // as activated
   T* grad_bias;  // as activated, added to
   int64_t n;
 };
 
-template <class T>
-void forward_row(int64_t gates, const ForwardRow<T>& row);
+template <class E, class T>
+void forward_row(int64_t gates, const ForwardRow<E, T>& row);
 
-template <class T>
-void backward_row(int64_t gates, const BackwardRow<T>& row);
+template <class E, class T>
+void backward_row(int64_t gates, const BackwardRow<E, T>& row);
 
 // h = a * h + b
 template <class T>
@@ -83,7 +84,7 @@ void recurrence_backward_row(const RecurrenceBackwardRow<T>& row);
 // a multiple of 4 is needed.
 void random_row(uint64_t seed, int64_t t, int64_t b, int64_t first, int64_t n, uint32_t* words);
 
-// float16 and bfloat16 are computed in float: these move rows in and out. `bits` is the 16-bit pattern.
+// Rows of bfloat16 as float and back. `bits` is the 16-bit pattern.
 void widen_bfloat16(const uint16_t* bits, float* out, int64_t n);
 void narrow_bfloat16(const float* in, uint16_t* bits, int64_t n);
 // to += from, rounded once; and sum += from, not rounded.

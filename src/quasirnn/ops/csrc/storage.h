@@ -22,6 +22,10 @@ using Compute = std::conditional_t<std::is_same_v<S, double>, double, float>;
 template <class S>
 constexpr bool kIsWide = std::is_same_v<S, Compute<S>>;
 
+// What the leaves of the pooling read and write of a tensor's row: its own elements, of bfloat16 the bits, or copies in float.
+template <class S>
+using Element = std::conditional_t<std::is_same_v<S, BFloat16>, uint16_t, Compute<S>>;
+
 template <class S>
 void widen(const S* in, Compute<S>* out, int64_t n) {
   if constexpr (std::is_same_v<S, BFloat16>) {
@@ -64,43 +68,42 @@ void accumulate_row(const S* from, Compute<S>* sum, int64_t n) {
   }
 }
 
-// Rows of a tensor as the leaves want them: the tensor's own memory, or copies in the compute type held here.
+// Rows of a tensor as leaves that work on E want them: the tensor's own memory, or copies held here.
 //
 // `in` returns a row to read, `out` a row to write; `flush` carries what was written into the copies to the tensor. One
 // set of rows lives for one step of one batch row and is used again for the next. Gates lie H apart in both.
-template <class S>
+template <class S, class E = Element<S>>
 class Rows {
  public:
-  using C = Compute<S>;
   explicit Rows(int64_t H) : H_(H) {
     // Room for every row a step can ask for, made once: the pointers handed out stay good.
-    if constexpr (!kIsWide<S>) memory_.resize(kMostRows * H);
+    if constexpr (!kInPlace) memory_.resize(kMostRows * H);
   }
 
-  const C* in(const S* row, int64_t n, int64_t gates = 1) {
-    if constexpr (kIsWide<S>) {
-      return row;
+  const E* in(const S* row, int64_t n, int64_t gates = 1) {
+    if constexpr (kInPlace) {
+      return reinterpret_cast<const E*>(row);
     } else {
-      C* copy = take(gates);
+      E* copy = take(gates);
       for (int64_t g = 0; g < gates; ++g) widen(row + g * H_, copy + g * H_, n);
       return copy;
     }
   }
 
   // A null row stays null.
-  C* out(S* row, int64_t gates = 1) {
-    if constexpr (kIsWide<S>) {
-      return row;
+  E* out(S* row, int64_t gates = 1) {
+    if constexpr (kInPlace) {
+      return reinterpret_cast<E*>(row);
     } else {
       if (row == nullptr) return nullptr;
-      C* copy = take(gates);
+      E* copy = take(gates);
       written_.push_back({row, copy, gates});
       return copy;
     }
   }
 
   void flush(int64_t n) {
-    if constexpr (!kIsWide<S>) {
+    if constexpr (!kInPlace) {
       for (const Written& w : written_) {
         for (int64_t g = 0; g < w.gates; ++g) narrow(w.copy + g * H_, w.row + g * H_, n);
       }
@@ -112,20 +115,21 @@ class Rows {
  private:
   struct Written {
     S* row;
-    C* copy;
+    E* copy;
     int64_t gates;
   };
 
-  C* take(int64_t gates) {
-    C* start = memory_.data() + used_ * H_;
+  E* take(int64_t gates) {
+    E* start = memory_.data() + used_ * H_;
     used_ += gates;
     return start;
   }
 
+  static constexpr bool kInPlace = sizeof(S) == sizeof(E);
   static constexpr int64_t kMostRows = 24;
   int64_t H_;
   int64_t used_ = 0;
-  std::vector<C> memory_;
+  std::vector<E> memory_;
   std::vector<Written> written_;
 };
 
