@@ -5,22 +5,26 @@ A table stands between two comments, and the first names the runs:
     <!-- compare RUN ... -->            what `quasirnn compare docs/results/RUN ... --markdown` prints
     <!-- test RUN[=PAPER] ... -->       a row for each run, with its test result and what the paper reports
     <!-- epochs FIGURE RUN ... -->      a validation figure after each epoch
+    <!-- head-to-head RUN RUN BENCH --> what `quasirnn compare RUN RUN --head-to-head` prints; the speed is that of
+                                        docs/results/bench/BENCH.json, which `quasirnn bench task` wrote
     <!-- end -->
 
 With --check nothing is written, and the exit code is 1 if a table differs from the records.
 """
 
+import json
 import re
 import sys
 from pathlib import Path
 
+from quasirnn.tasks import head_to_head
 from quasirnn.tasks.comparison import Entry, as_markdown, compare, digits, read_entry, table
 from quasirnn.tasks.run_folder import open_run
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 RECORDS = ROOT / "docs" / "results"
-BLOCK = re.compile(r"(<!-- (compare|test|epochs) ([^>]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (compare|test|epochs|head-to-head) ([^>]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def entry(name: str) -> Entry:
@@ -61,6 +65,14 @@ def epoch_table(figure: str, runs: list[str]) -> list[list[str]]:
     return [["run", *map(str, epochs)], *rows]
 
 
+def head_to_head_table(first: str, second: str, bench: str) -> list[list[str]]:
+    """Two runs after equal epochs, in equal time at the speed that was measured, and on test."""
+    summary = json.loads((RECORDS / "bench" / f"{bench}.json").read_text(encoding="utf-8"))["summary"]
+    (speed,) = (each["value"] for each in summary if each["what"].endswith("all steps together"))
+    entries = entry(first), entry(second)
+    return head_to_head.table(*entries, head_to_head.head_to_head(*entries, speed))
+
+
 def written(page: Path) -> str:
     """The page with its tables made anew."""
 
@@ -68,6 +80,8 @@ def written(page: Path) -> str:
         kind, words = match[2], match[3].split()
         if kind == "compare":
             lines = table(compare([entry(name) for name in words]))
+        elif kind == "head-to-head":
+            lines = head_to_head_table(*words)
         else:
             lines = test_table(words, page) if kind == "test" else epoch_table(words[0], words[1:])
         return match[1] + "\n".join(as_markdown(lines)) + "\n" + match[5]

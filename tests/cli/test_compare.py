@@ -1,6 +1,7 @@
 """`quasirnn compare` and `evaluate --save`, as a user types them."""
 
 import json
+import shutil
 from pathlib import Path
 
 from cli.command import as_json, here
@@ -36,6 +37,25 @@ def test_figures_on_test_are_saved_and_shown(own_sentiment):
         "values": [evaluation["accuracy"]],
     }
     assert row["runs"][0]["parameters"] > 0
+
+
+def test_two_models_can_be_compared_without_their_weights(own_sentiment, tmp_path):
+    """The rows that `evaluate --save` left give the interval."""
+    other = tmp_path / "other"
+    shutil.copytree(own_sentiment, other)
+    for run in (own_sentiment, other):
+        assert here("evaluate", run, "--save").code == 0
+        assert (run / "rows-test.json").stat().st_size < 100_000
+    (other / "model.safetensors").unlink()
+    lines = here("compare", own_sentiment, other, "--head-to-head", "--speed", "2").stdout.splitlines()
+    assert "stage" in [line.split(" ")[0] for line in lines]
+    assert lines[-1].startswith("test accuracy ")
+    assert lines[-1].endswith("+0.00  +0.00 to +0.00")
+    stages = as_json("compare", own_sentiment, other, "--head-to-head")["head_to_head"]
+    assert stages[-1]["interval"] == [0, 0]
+    alone = here("compare", own_sentiment, "--head-to-head").mistake
+    assert alone == "--head-to-head: give two runs, got 1."
+    assert here("compare", own_sentiment, other, "--speed", "2").mistake == "--speed: goes with --head-to-head."
 
 
 def test_mistakes_are_one_line(own_sentiment, tmp_path):

@@ -38,7 +38,7 @@ def evaluate(
         ),
     ] = None,
     save: Annotated[
-        bool, typer.Option("--save", help="Write the results to RUN/evaluation-SPLIT.json, for `quasirnn compare`.")
+        bool, typer.Option("--save", help="Write the results into the folder of the run, for `quasirnn compare`.")
     ] = False,
     precision: Precision = None,
     as_json: AsJson = False,
@@ -58,13 +58,16 @@ def evaluate(
         raise UserError(f"--{foreign[0]}: {run} is a run of {pipeline.task}, which has no such option.")
     lines: list[str] = []
     beside: dict[str, Any] = {}
+    rows = None
     with progress_of(f"reading {split}") as tick:
-        if against is None:
-            result = pipeline.evaluate(split, data, tick, **options)
+        if against is not None:
+            result, rows, lines, beside["against"] = pipeline.compare(load(against), split, data, tick, **options)
+        elif save and cache is None and pipeline.definition.figure_of_sums() is not None:
+            result, rows = pipeline.evaluate_rows(split, data, tick, **options)
         else:
-            result, lines, beside["against"] = pipeline.compare(load(against), split, data, tick, **options)
+            result = pipeline.evaluate(split, data, tick, **options)
     if save:
-        pipeline.save_evaluation(result, {**options, **beside})
+        pipeline.save_evaluation(result, rows, {**options, **beside})
     with closing_pipe():
         if as_json:
             print(json.dumps({"run": str(run), **result.to_json(), **beside}))

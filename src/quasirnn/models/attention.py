@@ -69,7 +69,7 @@ def _logits(queries: Tensor, keys: Tensor) -> Tensor:
     """queries @ keys, from 16 bits in float32."""
     if state_type(queries.dtype) == queries.dtype:
         return queries @ keys
-    return cast(Tensor, _WideLogits.apply(queries, keys))  # type: ignore[no-untyped-call]
+    return cast(Tensor, _WideLogits.apply(queries, keys))
 
 
 class _WideLogits(torch.autograd.Function):

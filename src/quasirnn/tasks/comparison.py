@@ -265,7 +265,7 @@ def summary(values: Sequence[float]) -> dict[str, Any]:
 def as_markdown(lines: Sequence[Sequence[str]]) -> list[str]:
     """The table as Markdown; numbers to the right."""
     head, *rows = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    rule = ["---" if name in ("run", "model") else "---:" for name in head]
+    rule = ["---" if name in ("run", "model", "stage") else "---:" for name in head]
     return [f"| {' | '.join(line)} |" if line is not rule else f"|{'|'.join(line)}|" for line in (head, rule, *rows)]
 
 

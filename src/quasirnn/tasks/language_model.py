@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -254,6 +254,11 @@ def perplexity(nats: float) -> float:
     return math.exp(nats) if nats < 700 else math.inf
 
 
+def perplexity_of(sums: np.ndarray) -> float:
+    """From the nats and the number of tokens."""
+    return perplexity(sums[0] / sums[1])
+
+
 def as_written(text: str, vocabulary: Vocabulary) -> str:
     """A typed text in the form of the training text: WikiText separates words and punctuation."""
     return wikitext.separate(text, vocabulary.__contains__) if wikitext.MARKER in vocabulary else text
@@ -401,7 +406,7 @@ class LanguageModelPipeline(Pipeline[LanguageModelSettings]):
         sums, counts = np.add.reduceat(nats, starts), np.diff(np.append(starts, len(nats)))
         rows = Rows(
             np.stack([sums, counts], 1),
-            lambda sums: perplexity(sums[0] / sums[1]),
+            perplexity_of,
             -sums / counts,
             "perplexity",
             f"blocks of {BLOCK} tokens",
@@ -572,6 +577,9 @@ class LanguageModelTask(Task[LanguageModelSettings]):
         use=use,
         commands=("generate {folder}/language-model-qrnn --prompt 'The '",),
     )
+
+    def figure_of_sums(self) -> Callable[[np.ndarray], float]:
+        return perplexity_of
 
     def columns(self, settings: LanguageModelSettings) -> Columns:
         return Columns(names=("text",), running=True, unit="text")

@@ -27,6 +27,7 @@ from quasirnn.schema import InvalidValue, Schema, Text, alternatives, as_type
 from quasirnn.tasks import run_folder
 from quasirnn.tasks.evaluation import Evaluation, Rows, compare
 from quasirnn.tasks.run_folder import REMEDY, Run, Training, environment, open_run
+from quasirnn.tasks.saved_rows import save_rows
 from quasirnn.tasks.settings import TaskSettings
 from quasirnn.tasks.task import Dataset, silent
 from quasirnn.training.plan import Tick
@@ -115,10 +116,16 @@ class Pipeline(Generic[S]):
         """
         raise NotImplementedError
 
-    def save_evaluation(self, result: Evaluation, beside: Mapping[str, Any]) -> None:
-        """Keep the figures with the run, as `evaluation-SPLIT.json`; `beside`: options, and another run's figures."""
+    def save_evaluation(self, result: Evaluation, rows: Rows | None, beside: Mapping[str, Any]) -> None:
+        """Keep the figures with the run, as `evaluation-SPLIT.json`, and what each row has, for a later comparison.
+
+        Args:
+            beside: options, and another run's figures.
+        """
         values = {**result.to_json(), **beside, "environment": environment()}
         files.write_json(self.run.path / f"evaluation-{result.split}.json", values)
+        if rows is not None:
+            save_rows(self.run.path, result.split, rows)
 
     def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
         """The figures of `evaluate`, with the same options, and the results on each row."""
@@ -129,8 +136,8 @@ class Pipeline(Generic[S]):
 
     def compare(
         self, other: Any, split: str, data: list[str] | None, tick: Tick, **options: Any
-    ) -> tuple[Evaluation, list[str], dict[str, Any]]:
-        """The figures of this model and of another one on the same rows, as lines and for JSON."""
+    ) -> tuple[Evaluation, Rows, list[str], dict[str, Any]]:
+        """The figures and rows of this model, and those of another one on the same rows, as lines and for JSON."""
         if other.task != self.task:
             raise UserError(f"--against {other.run.path}: is a {other.task} run, not a {self.task} run.")
         self.check_comparable(other)
@@ -142,6 +149,7 @@ class Pipeline(Generic[S]):
         difference = compare(rows, other_rows)
         return (
             first,
+            rows,
             [*second.lines(), difference.line()],
             {"run": str(other.run.path), **difference.to_json()},
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -273,6 +273,11 @@ class WordRead:
     so_far: Classification
 
 
+def accuracy_of(sums: np.ndarray) -> float:
+    """In percent, from the number of texts that are right and of all."""
+    return float(100 * sums[0] / sums[1])
+
+
 @dataclass(frozen=True)
 class SentimentEvaluation(Evaluation):
     classes: tuple[str, ...]
@@ -428,9 +433,7 @@ class SentimentPipeline(Pipeline[SentimentSettings]):
         )
         scores = result.right.double().numpy()
         statistics = np.stack([scores, np.ones_like(scores)], 1)
-        return evaluation, Rows(
-            statistics, lambda sums: 100 * sums[0] / sums[1], scores, "accuracy", "texts", part.sha256
-        )
+        return evaluation, Rows(statistics, accuracy_of, scores, "accuracy", "texts", part.sha256)
 
     def check_comparable(self, other: Any) -> None:
         if other.classes != self.classes:
@@ -923,6 +926,9 @@ class SentimentTask(Task[SentimentSettings]):
         baselines=bags,
         commands=("classify {folder}/sentiment-qrnn --words 'Not exactly a dull story, my brother said.'",),
     )
+
+    def figure_of_sums(self) -> Callable[[np.ndarray], float]:
+        return accuracy_of
 
     def columns(self, settings: SentimentSettings) -> Columns:
         return Columns(

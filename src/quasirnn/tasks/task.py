@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -143,6 +144,10 @@ class Task(ABC, Generic[S]):
     @abstractmethod
     def validate(self, settings: S, model: Any, part: Any, vocabulary: Vocabulary, tick: Tick) -> dict[str, float]:
         """The figures of a model on an encoded part, `best_by` among them."""
+
+    def figure_of_sums(self) -> Callable[[np.ndarray], float] | None:
+        """What makes the figure of `Pipeline.evaluate_rows` from the sums over rows; None if the task has no rows."""
+        return None
 
     def baselines(self, settings: S, data: Dataset) -> Baselines | None:
         """What simple models reach on the validation part of the user's own data; None if there are none to compare."""

@@ -783,6 +783,9 @@ class TranslationTask(Task[TranslationSettings]):
         evaluation={"beam": 1},
     )
 
+    def figure_of_sums(self) -> Callable[[np.ndarray], float]:
+        return bleu_of
+
     def columns(self, settings: TranslationSettings) -> Columns:
         return Columns(
             names=("source", "target"),
