@@ -115,6 +115,17 @@ def int8_calls(draw: random.Random) -> list[tuple[str, list]]:
     ]
 
 
+def gather_calls(dtype: torch.dtype, draw: random.Random) -> list[tuple[str, list]]:
+    """Sums of table rows and their derivative, of sizes below and above a vector and a block of columns."""
+    R, W = draw.choice((1, 2, 40)), draw.choice((1, 15, 17, 191, 193, 400))
+    N, k = draw.choice((0, 1, 17, 40)), draw.choice((0, 1, 2, 6))
+    rows = torch.randint(R, (N, k))
+    return [
+        ("sum_rows", [torch.randn(R, W).to(dtype), rows]),
+        ("add_rows", [torch.randn(N, W).to(dtype), rows, R]),
+    ]
+
+
 def elementwise_calls(dtype: torch.dtype, draw: random.Random) -> list[tuple[str, list]]:
     """Dropout, sums and updates of sizes below and above a vector, a block and a thread's share."""
     n = draw.choice((0, 1, 15, 16, 17, draw.randint(1, 5000), draw.choice((16383, 16384, 16385, 40_000))))
@@ -125,6 +136,7 @@ def elementwise_calls(dtype: torch.dtype, draw: random.Random) -> list[tuple[str
     return [
         ("dropout", [part, torch.tensor(draw.getrandbits(60)), draw.choice((1e-6, 0.4, 0.999))]),
         ("accumulate", [torch.randn(n).to(state_type(dtype)), part]),
+        *gather_calls(dtype, draw),
         ("sum_of_squares", [parameter, gradient, common[0]]),
         ("sgd_update", [parameter, gradient, *common]),
         ("rmsprop_update", [parameter, gradient, square, *common, 0.9, 1e-8]),

@@ -16,8 +16,8 @@ from torch.nn import functional
 from quasirnn.nn import QRNNLayer
 from quasirnn.nn.layer import LayerState, QRNNLayerOutput
 from quasirnn.ops import fused_pool
+from quasirnn.ops.gather import sum_rows
 from quasirnn.ops.layer import last_inputs
-from quasirnn.ops.operators import state_type
 from quasirnn.ops.sequences import Rows, padding_mask
 
 # Steps per token of the vocabulary from which on the table is used: with fewer it saves little and costs memory.
@@ -94,9 +94,7 @@ def convolve(layer: QRNNLayer, inputs: EmbeddedTokens, lengths: Tensor | None) -
         before, after = after, before
     windows = functional.pad(tokens, (0, 0, before, after), value=padding).unfold(0, k, 1)  # (T, B, k)
     rows = (windows.flip(2) if layer.reverse else windows) + V * torch.arange(k, device=tokens.device)
-    # Many gradients are summed into one row: 16 bits are too few for that.
-    flat = table.flatten(0, 1).to(state_type(table.dtype))
-    return functional.embedding_bag(rows.flatten(0, 1), flat, mode="sum").view(T, B, -1).to(table.dtype)
+    return sum_rows(table.flatten(0, 1), rows.flatten(0, 1)).view(T, B, -1)
 
 
 def _context(layer: QRNNLayer, inputs: EmbeddedTokens, lengths: Tensor | None) -> Tensor | None:

@@ -195,6 +195,16 @@ def _(x, seed, probability):
     return torch.empty_like(x)
 
 
+@_shapes("sum_rows")
+def _(table, rows):
+    return table.new_empty(rows.shape[0], table.shape[1])
+
+
+@_shapes("add_rows")
+def _(values, rows, size):
+    return values.new_empty(size, values.shape[1], dtype=state_type(values.dtype))
+
+
 @_shapes("transposed_mm")
 def _(a, b):
     return a.new_empty(a.shape[1], b.shape[1])

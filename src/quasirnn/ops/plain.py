@@ -324,6 +324,16 @@ def dropout(x: Tensor, seed: Tensor, probability: float) -> Tensor:
     return torch.where(kept, x * (1.0 / (1.0 - probability)), 0.0)
 
 
+def sum_rows(table: Tensor, rows: Tensor) -> Tensor:
+    return functional.embedding_bag(rows, wide(table), mode="sum").to(table.dtype)
+
+
+def add_rows(values: Tensor, rows: Tensor, size: int) -> Tensor:
+    values = wide(values)
+    added = values.new_zeros(size, values.shape[1])
+    return added.index_add_(0, rows.flatten(), values.repeat_interleave(rows.shape[1], 0))
+
+
 def transposed_mm(a: Tensor, b: Tensor) -> Tensor:
     return a.T @ b
 
