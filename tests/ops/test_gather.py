@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from quasirnn.ops import backends
+from quasirnn.ops import backends, gather
 from quasirnn.ops.gather import sum_rows
 
 pytestmark = pytest.mark.backends
@@ -33,12 +33,15 @@ def test_sums_and_gradients_against_float64(sizes, dtype):
         assert ((found.double() - expected).abs() <= eps * expected.abs() + of_sums).all()
 
 
-@pytest.mark.skipif(backends.kernels is None, reason="torch's embedding_bag has no second derivative")
 def test_gradients_of_first_and_second_order():
+    """Of the kernels in float64, too, which `sum_rows` leaves to torch."""
     table, rows = build(4, 3, 5, 2, torch.float64)
     table.requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: sum_rows(x, rows), table, nondet_tol=0)
-    assert torch.autograd.gradgradcheck(lambda x: sum_rows(x, rows).square(), table)
+    for function in (sum_rows, gather._sum):
+        assert torch.autograd.gradcheck(lambda x, f=function: f(x, rows), table, nondet_tol=0)
+    assert torch.autograd.gradgradcheck(lambda x: gather._sum(x, rows).square(), table)
+    values = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: gather._add(x, rows, 4), values)
 
 
 def test_strides_of_table_rows_and_gradient_do_not_matter():

@@ -13,8 +13,9 @@ from quasirnn.ops.operators import state_type
 def sum_rows(table: Tensor, rows: Tensor) -> Tensor:
     """out[n] = sum over j of table[rows[n, j]]. 16-bit types are summed in float32, as are their gradients.
 
-    It is `torch.nn.functional.embedding_bag(rows, table, mode="sum")`, without copies of the table, of the sums and of
-    their gradients in float32.
+    It is `torch.nn.functional.embedding_bag(rows, table, mode="sum")`. For 16-bit types on a CPU, kernels do without
+    copies of the table, the sums and their gradients in float32. Other types use torch's own, whose order of additions
+    is another: runs in float32 resume to the bits of earlier versions.
 
     Args:
         table: (R, W).
@@ -27,6 +28,7 @@ def sum_rows(table: Tensor, rows: Tensor) -> Tensor:
     has_kernel = (
         backends.kernels is not None
         and table.is_cpu
+        and table.dtype in (torch.bfloat16, torch.float16)
         and not torch.compiler.is_compiling()
         and not torch_internals.is_tracing()
         and not torch_internals.transforming()
