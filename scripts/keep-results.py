@@ -21,7 +21,8 @@ def keep(path: Path) -> None:
     run = open_run(path)
     folder = RESULTS / path.name
     folder.mkdir(parents=True, exist_ok=True)
-    for file in (run.metrics, run.environment, run.config, *path.glob("*.png"), *path.glob("evaluation-*.json")):
+    figures = [file for pattern in ("*.png", "evaluation-*.json", "rows-*.json") for file in path.glob(pattern)]
+    for file in (run.metrics, run.environment, run.config, *figures):
         shutil.copyfile(file, folder / file.name)
     training = json.loads(run.training.read_text(encoding="utf-8"))
     for key in ("data", "command", "corpus"):
