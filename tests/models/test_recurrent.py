@@ -84,3 +84,29 @@ def test_a_dense_lstms_cells_stay_in_float32_under_autocast():
     assert output.dtype == (torch.float32 if backends.kernels is None else torch.bfloat16)
     assert h.dtype == c.dtype == torch.float32
     torch.testing.assert_close(output.float(), rnn(x)[0], rtol=0, atol=0 if backends.kernels is None else 0.01)
+
+
+def test_no_rows_are_no_rows_in_bfloat16_too():
+    rnn = recurrent("lstm", *SIZES, dropout=0.5)
+    x = torch.randn(5, 0, 3, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        output, (h, c) = rnn(x)
+    assert (output.shape, h.shape, c.shape) == ((5, 0, 5), (3, 0, 5), (3, 0, 5))
+    output.sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == x.shape
+
+
+def test_dropout_between_layers_is_that_of_the_qrnn_in_bfloat16():
+    """The fast kernel; its outputs are zero or scaled, and the last layer's are not dropped."""
+    torch.manual_seed(1)
+    rnn = recurrent("lstm", *SIZES, dropout=0.5)
+    x = torch.randn(7, 4, 3)
+    outputs = []
+    for seed in (3, 3, 4):
+        torch.manual_seed(seed)
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs.append(rnn(x)[0])
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0], outputs[2])
+    assert (outputs[0] != 0).all()

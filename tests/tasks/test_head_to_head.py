@@ -83,9 +83,36 @@ def test_rows_are_read_back_as_they_were(tmp_path):
     assert read_rows(tmp_path, "valid", accuracy_of) is None
 
 
+def test_rows_that_are_all_alike_keep_their_number(tmp_path):
+    save_rows(tmp_path, "test", rows([1] * 10))
+    read = read_rows(tmp_path, "test", accuracy_of)
+    assert read is not None
+    assert read.statistics.tolist() == [[1.0, 1.0]] * 10
+    save_rows(tmp_path, "test", None)
+    assert read_rows(tmp_path, "test", accuracy_of) is None, "those of another evaluation must not stay behind"
+
+
+def test_a_run_without_a_step_or_with_a_figure_that_is_not_finite(tmp_path, fast_and_slow):
+    empty = recorded(tmp_path / "empty", ended([START], 0.5), "sentiment")
+    bad = recorded(tmp_path / "bad", ended([START, validated(10, accuracy=None)], 1.0), "sentiment")
+    for run in (empty, bad):
+        run.config.unlink()
+        for pair in ((run, fast_and_slow[0]), (fast_and_slow[0], run)):
+            assert head_to_head(*map(read_entry, pair)) == []
+
+
+def test_rows_of_other_data_give_no_interval(fast_and_slow):
+    for run, right in zip(fast_and_slow, ([1, 0], [1, 0, 1]), strict=True):
+        (run.path / TEST).write_text(json.dumps({"corpus": None, "accuracy": 50.0}))
+        save_rows(run.path, "test", rows(right))
+    assert head_to_head(*map(read_entry, fast_and_slow))[-1].difference is None
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        {"rows": 0},
+        {"rows": 4},
         {"columns": ["1 0 1", "1 1"]},
         {"columns": []},
         {"columns": ["1 x"]},
@@ -109,3 +136,7 @@ def test_other_data_cannot_be_compared(tmp_path, fast_and_slow):
     other = recorded(tmp_path / "lm", [START, validated(10, perplexity=99.0)])
     with pytest.raises(UserError, match="only runs on the same data"):
         head_to_head(read_entry(fast_and_slow[0]), read_entry(other))
+    small = read_entry(other)
+    small.training.corpus["vocabulary"] = 5
+    with pytest.raises(UserError, match="different vocabularies"):
+        head_to_head(read_entry(other), small)

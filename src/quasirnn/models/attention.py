@@ -5,6 +5,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from quasirnn.ops import torch_internals
 from quasirnn.ops.operators import state_type
 from quasirnn.ops.sequences import padding_mask
 
@@ -67,8 +68,9 @@ class Attention(nn.Module):
 
 def _logits(queries: Tensor, keys: Tensor) -> Tensor:
     """queries @ keys, from 16 bits in float32."""
-    if state_type(queries.dtype) == queries.dtype:
-        return queries @ keys
+    wide = state_type(queries.dtype)
+    if wide == queries.dtype or torch_internals.transforming():
+        return queries.to(wide) @ keys.to(wide)
     return cast(Tensor, _WideLogits.apply(queries, keys))
 
 
@@ -82,7 +84,6 @@ class _WideLogits(torch.autograd.Function):
         return queries.to(wide) @ keys.to(wide)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         queries, keys = ctx.saved_tensors
         grad = grad.to(queries.dtype)

@@ -117,10 +117,14 @@ class FullPrecisionLSTM(nn.LSTM):
             return super().forward(input.float() if input.dtype.itemsize < 4 else input, hx)
 
     def _in_bfloat16(self, x: Tensor, hx: State | None) -> tuple[Tensor, State]:
+        # `recurrent` builds no others.
+        assert not any((self.bidirectional, self.batch_first, self.proj_size))
         h_n, c_n = list[Tensor](), list[Tensor]()
         for n in range(self.num_layers):
             if n:
-                x = dropout(x, self.dropout, self.training)
+                # The kernel of dropout, too, is used under autocast only.
+                with torch.autocast(x.device.type, x.dtype):
+                    x = dropout(x, self.dropout, self.training)
             weight, recurrent, *biases = (getattr(self, name) for name in self._all_weights[n])
             bias = biases[0] + biases[1] if biases else weight.new_zeros(len(weight))
             before = (None, None) if hx is None else (hx[0][n], hx[1][n])

@@ -56,7 +56,7 @@ class _LSTM(torch.autograd.Function):
         rows = x.reshape(T * B, D)
         h0 = None if h0 is None else h0.to(dtype).contiguous()
         c0 = None if c0 is None else c0.to(state_dtype).contiguous()
-        gates = (rows @ W.T).view(T, B, -1)
+        gates = (rows @ W.T).view(T, B, len(W))
         h, c_last, c, activated = torch.ops.quasirnn.lstm(
             gates, R.contiguous(), bias.to(state_dtype).contiguous(), h0, c0, keep
         )
@@ -74,8 +74,8 @@ class _LSTM(torch.autograd.Function):
         )
         by_row = grad_gates.view(T * B, 4 * H)
         before = torch.cat([(torch.zeros_like(h[0]) if h0 is None else h0)[None], h[:-1]]).view(T * B, H)
-        grad_x = (by_row @ W).view(T, B, -1) if ctx.needs_input_grad[0] else None
+        grad_x = (by_row @ W).view(T, B, W.shape[1]) if ctx.needs_input_grad[0] else None
         weights = transposed_mm(by_row, rows), transposed_mm(by_row, before)
-        grads = *weights, by_row.sum(0), grad_h0, grad_c0
+        grads = *weights, by_row.sum(0, dtype=c.dtype), grad_h0, grad_c0
         typed = (None if dtype is None else g.to(dtype) for g, dtype in zip(grads, ctx.types, strict=True))
         return grad_x, *typed, None

@@ -50,13 +50,13 @@ class Entry:
     def best(self) -> dict[str, Any]:
         """The validation that chose the model; empty before the first one."""
         figure, sign = self.task.best_by, -1 if self.task.higher_is_better else 1
-        valid = [each for each in self.records if each["event"] == "valid" and _is_number(each.get(figure))]
+        valid = [each for each in self.records if each["event"] == "valid" and is_number(each.get(figure))]
         return min(valid, key=lambda each: sign * each[figure], default={})
 
     @cached_property
     def steps_per_epoch(self) -> float:
         starts = [each.get("steps_per_epoch") for each in self.records if each["event"] == "start"]
-        return starts[-1] if starts and _is_number(starts[-1]) and starts[-1] > 0 else math.nan
+        return starts[-1] if starts and is_number(starts[-1]) and starts[-1] > 0 else math.nan
 
     @property
     def last(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Entry:
         """What tables show, by column: "validation accuracy"."""
         valid = {f"validation {name}": self.best.get(name) for name in self.task.compared}
         test = {f"test {name}": self.test.get(name) for name in self.task.compared}
-        return {name: float(value) for name, value in {**valid, **test}.items() if _is_number(value)}
+        return {name: float(value) for name, value in {**valid, **test}.items() if is_number(value)}
 
     def to_json(self) -> dict[str, Any]:
         values = {
@@ -227,7 +227,7 @@ def _line(row: Row, figures: Sequence[str]) -> list[str]:
     planned = {each.planned for each in entries if each.training.settings.max_steps is None}
     if len(planned) == 1 and (most := planned.pop()) > max(each.epochs for each in entries):
         epochs += f" of {most}"
-    minutes = [float(each.last["minutes"]) for each in entries if _is_number(each.last.get("minutes"))]
+    minutes = [float(each.last["minutes"]) for each in entries if is_number(each.last.get("minutes"))]
     return [
         row.name,
         row.label,
@@ -284,5 +284,6 @@ def _count(epochs: float) -> str:
     return f"{epochs:.0f}" if abs(epochs - round(epochs)) < 0.01 else f"{epochs:.2g}"
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
+def is_number(value: Any) -> TypeGuard[float]:
+    """Figures that are not finite are null in the records."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

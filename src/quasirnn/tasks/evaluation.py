@@ -115,13 +115,17 @@ class Difference:
         }
 
 
+def same_rows(first: Rows, second: Rows) -> bool:
+    return first.sha256 == second.sha256 and len(first.statistics) == len(second.statistics)
+
+
 def compare(first: Rows, second: Rows, resamples: int = RESAMPLES, seed: int = SEED) -> Difference:
     """The difference between two models with its 95 % interval. Deterministic.
 
     Raises:
         UserError: the rows are not the same.
     """
-    if first.sha256 != second.sha256 or len(first.statistics) != len(second.statistics):
+    if not same_rows(first, second):
         raise UserError(
             "the runs hold out different rows; choose other data with --data, or train both with the same split_seed."
         )

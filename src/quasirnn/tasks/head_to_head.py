@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from quasirnn.errors import UserError
-from quasirnn.tasks.comparison import Entry, digits
-from quasirnn.tasks.evaluation import Difference, compare, finite
+from quasirnn.tasks.comparison import Entry, digits, is_number
+from quasirnn.tasks.evaluation import Difference, compare, finite, same_rows
 from quasirnn.tasks.saved_rows import read_rows
 
 
@@ -49,19 +49,27 @@ def head_to_head(first: Entry, second: Entry, speed: float | None = None) -> lis
             depend on what else the machines did, if not given.
 
     Raises:
-        UserError: the runs are of different tasks or corpora.
+        UserError: the runs are of different tasks or corpora, or language models of different vocabularies.
     """
-    tasks = {each.task.name for each in (first, second)}
+    both = (first, second)
+    tasks = {each.task.name for each in both}
     if len(tasks) > 1 or first.training.corpus.get("sha256") != second.training.corpus.get("sha256"):
         raise UserError(f"{first.run.path} and {second.run.path}: only runs on the same data can be compared.")
+    vocabularies = [(each.training.corpus.get("vocabulary"), each.training.corpus.get("level")) for each in both]
+    if first.task.loss_is_log_perplexity and len(set(vocabularies)) > 1:
+        raise UserError(
+            f"{first.run.path} and {second.run.path} have different vocabularies, so their perplexities cannot be "
+            "compared."
+        )
     figures = first.task.compared
     stages: list[Stage] = []
 
     def add(name: str, budgets: tuple[float, float]) -> None:
-        best = [_best(entry, budget) for entry, budget in zip((first, second), budgets, strict=True)]
+        best = [_best(entry, budget) for entry, budget in zip(both, budgets, strict=True)]
         for figure in figures:
-            if all(figure in each for each in best):
-                stages.append(Stage(f"validation {figure}, {name}", figure, best[0][figure], best[1][figure]))
+            one, other = (each.get(figure) for each in best)
+            if is_number(one) and is_number(other):
+                stages.append(Stage(f"validation {figure}, {name}", figure, one, other))
 
     epochs = min(first.epochs, second.epochs)
     if math.isfinite(epochs):
@@ -84,34 +92,35 @@ def _best(entry: Entry, epochs: float) -> dict[str, Any]:
     figure, sign = entry.task.best_by, -1 if entry.task.higher_is_better else 1
     # Half a step of tolerance: an epoch need not be a whole number of steps.
     last = epochs * entry.steps_per_epoch + 0.5
-    valid = [each for each in entry.records if each["event"] == "valid" and each["step"] <= last]
+    valid = [each for each in entry.records if each["event"] == "valid" and is_number(each.get(figure))]
+    valid = [each for each in valid if each["step"] <= last]
     return min(valid, key=lambda each: sign * each[figure], default={})
 
 
 def _rate(first: Entry, second: Entry) -> float | None:
     """Epochs per minute of the first over those of the second."""
-    mine, theirs = (float(entry.last.get("minutes") or 0) for entry in (first, second))
-    return (first.epochs / mine) / (second.epochs / theirs) if mine > 0 and theirs > 0 else None
+    rates = [entry.epochs / float(entry.last.get("minutes") or math.nan) for entry in (first, second)]
+    return rates[0] / rates[1] if all(math.isfinite(rate) and rate > 0 for rate in rates) else None
 
 
 def _tested(first: Entry, second: Entry) -> list[Stage]:
-    difference = _difference(first, second)
     stages = []
     for figure in first.task.compared:
         one, other = (entry.figures.get(f"test {figure}") for entry in (first, second))
         if one is not None and other is not None:
-            own = difference if difference is not None and difference.name == figure else None
-            stages.append(Stage(f"test {figure}", figure, one, other, own))
+            stages.append(Stage(f"test {figure}", figure, one, other, _difference(first, second, figure)))
     return stages
 
 
-def _difference(first: Entry, second: Entry) -> Difference | None:
-    """On test, row by row; None where one of them did not save its rows."""
+def _difference(first: Entry, second: Entry, figure: str) -> Difference | None:
+    """On test, row by row; None where one of them did not save its rows, or others."""
     figure_of_sums = first.task.figure_of_sums()
     if figure_of_sums is None:
         return None
     mine, theirs = (read_rows(entry.run.path, "test", figure_of_sums) for entry in (first, second))
-    return None if mine is None or theirs is None else compare(mine, theirs)
+    if mine is None or theirs is None or figure not in (mine.name, theirs.name) or not same_rows(mine, theirs):
+        return None
+    return compare(mine, theirs)
 
 
 def _number(epochs: float) -> str:

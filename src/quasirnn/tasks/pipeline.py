@@ -124,8 +124,7 @@ class Pipeline(Generic[S]):
         """
         values = {**result.to_json(), **beside, "environment": environment()}
         files.write_json(self.run.path / f"evaluation-{result.split}.json", values)
-        if rows is not None:
-            save_rows(self.run.path, result.split, rows)
+        save_rows(self.run.path, result.split, rows)
 
     def evaluate_rows(self, split: str, data: list[str] | None, tick: Tick, **options: Any) -> tuple[Evaluation, Rows]:
         """The figures of `evaluate`, with the same options, and the results on each row."""

@@ -1,6 +1,6 @@
 """The results of a model on each row of a test part, kept with its run: models can then be compared without weights.
 
-    rows-test.json   {"figure": "accuracy", "unit": "texts", "sha256": of the rows as text,
+    rows-test.json   {"figure": "accuracy", "unit": "texts", "sha256": of the rows as text, "rows": how many,
                       "columns": [the numbers of all rows, separated by spaces; or one for all], "scores": the same}
 
 `quasirnn evaluate --save` writes it, and `quasirnn compare --head-to-head` reads it.
@@ -29,6 +29,7 @@ class RowsFile(Schema):
     figure: Text
     unit: Text
     sha256: Text
+    rows: int
     columns: list[Text]
     scores: Text
 
@@ -37,11 +38,16 @@ def path_of(run: Path, split: str) -> Path:
     return run / f"rows-{split}.json"
 
 
-def save_rows(run: Path, split: str, rows: Rows) -> None:
+def save_rows(run: Path, split: str, rows: Rows | None) -> None:
+    """Replace those of an earlier evaluation; None only removes them."""
+    if rows is None:
+        path_of(run, split).unlink(missing_ok=True)
+        return
     content = {
         "figure": rows.name,
         "unit": rows.unit,
         "sha256": rows.sha256,
+        "rows": len(rows.statistics),
         "columns": [_written(column) for column in rows.statistics.T],
         "scores": _written(rows.scores),
     }
@@ -64,7 +70,9 @@ def read_rows(run: Path, split: str, figure: Callable[[np.ndarray], float]) -> R
     try:
         saved = parse(RowsFile, values)
         scores, *columns = (_read(text) for text in (saved.scores, *saved.columns))
-        N = max(len(each) for each in (scores, *columns))
+        N = saved.rows
+        if N < 1:
+            raise ValueError(f"rows: must be at least 1, got {N}")
         statistics = np.stack([np.broadcast_to(each, N) for each in columns], 1)
         return Rows(statistics, figure, np.broadcast_to(scores, N), saved.figure, saved.unit, saved.sha256)
     except (Mistakes, ValueError) as error:
