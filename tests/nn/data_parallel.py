@@ -33,5 +33,8 @@ def work(rank: int, folder: str, port: int) -> None:
             rnn.zero_grad()
             loss_of(parallel, x[:, rows], lengths[rows]).backward()
         torch.save([p.grad for p in rnn.parameters()], f"{folder}/{rank}.pt")
+        # Its reducer, if it outlived the process group, would wait for the other process at its own end.
+        del parallel
+        dist.barrier()
     finally:
         dist.destroy_process_group()

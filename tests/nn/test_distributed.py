@@ -16,7 +16,14 @@ def test_gradients_of_two_processes_are_those_of_one(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    multiprocessing.start_processes(work, args=(str(tmp_path), port), nprocs=2, start_method="forkserver")
+    both = multiprocessing.start_processes(
+        work, args=(str(tmp_path), port), nprocs=2, join=False, start_method="forkserver"
+    )
+    try:
+        assert any(both.join(timeout=60) for _ in range(5)), "the processes do not end"
+    finally:
+        for process in both.processes:
+            process.kill()
     rnn, x, lengths = build()
     truth = torch.autograd.grad(loss_of(rnn, x, lengths), list(rnn.parameters()))
     for rank in range(2):
