@@ -4,7 +4,8 @@ A table stands between two comments, and the first names the runs:
 
     <!-- compare RUN ... -->            what `quasirnn compare docs/results/RUN ... --markdown` prints
     <!-- test RUN[=PAPER] ... -->       a row for each run, with its test result and what the paper reports
-    <!-- epochs FIGURE RUN ... -->      a validation figure after each epoch
+    <!-- epochs FIGURE RUN ... -->      a validation figure after each of the first ten epochs, and of every sixth later
+                                        where there are more than twenty
     <!-- head-to-head RUN RUN BENCH --> what `quasirnn compare RUN RUN --head-to-head` prints; the speed is that of
                                         docs/results/bench/BENCH.json, which `quasirnn bench task` wrote
     <!-- end -->
@@ -59,7 +60,8 @@ def epoch_table(figure: str, runs: list[str]) -> list[list[str]]:
         }
         for name, record in ((name, entry(name)) for name in runs)
     }
-    epochs = range(1, max(max(curve, default=0) for curve in curves.values()) + 1)
+    last = max(max(curve, default=0) for curve in curves.values())
+    epochs = [epoch for epoch in range(1, last + 1) if last <= 20 or epoch <= 10 or epoch % 6 == 0 or epoch == last]
     decimals = digits(figure)
     rows = [[name, *(f"{c[e]:.{decimals}f}" if e in c else "" for e in epochs)] for name, c in curves.items()]
     return [["run", *map(str, epochs)], *rows]
